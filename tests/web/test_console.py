@@ -1,18 +1,15 @@
 """The console in Chromium, beside a real daemon: pages, keys, decisions, and what axe finds."""
 
-import asyncio
 import json
-import os
 import re
-import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.asked import analyst, let_ask
+from tests.helpers.browser import CHROMIUM, MARKS, use
 from tests.helpers.database import column, value
 from tests.helpers.desk import desk
 from tests.helpers.people import person
@@ -21,7 +18,6 @@ from tests.helpers.talk import invite_people
 HERE = Path(__file__).parent
 WEB = HERE.parents[1] / "web"
 ASSETS = HERE.parents[1] / "src" / "walagent" / "console" / "assets"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 MODEL = """
 insert into agent.model (name, provider, model_id, base_url, input_price, output_price)
 values ('second', 'scripted', 'second', %s, 2, 8)
@@ -34,32 +30,7 @@ replies:
 """
 LAST_TURN = "select max(id) from agent.run where kind = 'turn'"
 FIRST_VIEW = 300_000  # bytes, compressed
-pytestmark = [
-    pytest.mark.web,
-    pytest.mark.skipif(
-        shutil.which("node") is None or not (HERE / "node_modules" / "playwright-core").is_dir(),
-        reason="make web-test installs the packages",
-    ),
-]
-
-
-async def _use(script: str, **given: object) -> dict[str, Any]:
-    """Run a script; return what it saw."""
-    options = {**given, "chromium": CHROMIUM, "shots": os.environ.get("WALAGENT_SHOTS")}
-    process = await asyncio.create_subprocess_exec(
-        *("node", script, json.dumps(options)),
-        cwd=HERE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        out, errors = await asyncio.wait_for(process.communicate(), 900)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode == 0, errors.decode()
-    return json.loads(out)
+pytestmark = MARKS
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
@@ -71,7 +42,7 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
         desk(conn, dsn, tmp_path, f"ask: {{role: {reader}, model: asker}}\n") as started,
     ):
         await let_ask(conn, started, reader)
-        seen = await _use("console.mjs", link=started.link)
+        seen = await use("console.mjs", link=started.link)
         assert seen["sockets"], "live rows came over no socket"
     assert seen["address"] == f"{started.url}/"  # the code has left the address
     assert seen["cookie"] == ""  # no script can read it
@@ -118,7 +89,7 @@ async def test_people_and_an_agent_share_a_thread(
     """Joined by a link, written live, decided inline; the computer shows what psql shows."""
     async with desk(conn, dsn, tmp_path) as started:
         people = await invite_people(conn, started)
-        seen = await _use("threads.mjs", url=started.url, people=asdict(people))
+        seen = await use("threads.mjs", url=started.url, people=asdict(people))
     assert "does not exist, or you are no member" in seen["stranger"]
     assert seen["writing"] in "Good morning, everybody. What would you like to know about"
     assert seen["carets"] == 0
@@ -179,7 +150,7 @@ async def test_a_developer_edits_an_agent(conn: AsyncConnection, dsn: str, tmp_p
         await conn.execute(MODEL, (str(tmp_path / "second.yaml"),))
         before = await column(conn, "select to_jsonb(t)::text from ticket t order by id")
         vera = await person(conn, "vera", "viewer")
-        seen = await _use("agents.mjs", link=started.link, viewer=vera)
+        seen = await use("agents.mjs", link=started.link, viewer=vera)
     assert seen["unchanged"]
     assert seen["blocked"]
     assert seen["wrong"] == ["Expected a whole number above 0."]
@@ -222,7 +193,7 @@ async def test_a_row_says_why(conn: AsyncConnection, dsn: str, tmp_path: Path) -
     """Why a row has runs, and why another has none; a viewer without a login sees no row."""
     async with desk(conn, dsn, tmp_path) as started:
         viewer = await person(conn, "vic", "viewer")
-        seen = await _use("tables.mjs", link=started.link, viewer=viewer)
+        seen = await use("tables.mjs", link=started.link, viewer=viewer)
     assert "triage matched" in seen["why"]
     assert "triage no run" in seen["whyNot"]
     assert "no login" in seen["refused"]

@@ -1,6 +1,7 @@
 /** Requests to the server: with the cookie, and the header that every write needs. */
 import { at } from "./base";
 import { answered, unanswered } from "./connection";
+import { parsed } from "./exact";
 
 /** What the server answers instead of a result. */
 export class Refused extends Error {
@@ -36,7 +37,7 @@ export async function request<T>(method: string, path: string, body?: unknown, s
   const response = await send(method, path, body, signal);
   if (response.status === 204) return undefined as T;
   const text = await response.text();
-  if (response.ok) return (text ? JSON.parse(text) : undefined) as T;
+  if (response.ok) return (text ? parsed(text) : undefined) as T;
   const problem = parse(text);
   if (response.status === 401 && !path.startsWith("v1/session")) signedOut();
   throw new Refused(response.status, problem.message ?? `The server answered ${response.status}.`, problem.code, problem.hint);

@@ -246,6 +246,7 @@ export interface MinuteRow {
   failed: number;
   p50_ms: number | null;
   p95_ms: number | null;
+  lag_ms: number | null;
 }
 
 /** A filter that this browser remembers; a link shares it. */

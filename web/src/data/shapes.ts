@@ -3,6 +3,7 @@ import { electricCollectionOptions } from "@tanstack/electric-db-collection";
 import { type Collection, createCollection, type NonSingleResult, useLiveQuery } from "@tanstack/react-db";
 
 import { at } from "./base";
+import { exactly } from "./exact";
 import { shapeFetch } from "./fetch";
 import { endSession } from "./request";
 
@@ -13,7 +14,8 @@ export type Rows = Collection<Row, string | number> & NonSingleResult;
 type Params = Readonly<Record<string, string>>;
 
 /** As in answers of /v1/queries: what a JavaScript number cannot hold is text. */
-const parser = { int8: (text: string) => text, numeric: (text: string) => text, timestamptz: instant };
+const parser = { int8: (text: string) => text, numeric: (text: string) => text, jsonb: exactly, timestamptz: instant };
+
 /** From PostgreSQL's text to ISO 8601: 2026-11-22 09:01:12.408+01 is no date for all browsers. */
 function instant(text: string): string {
   return text.replace(" ", "T").replace(/([+-]\d\d)$/, "$1:00");

@@ -1,5 +1,5 @@
 /** Where one can go. */
-import { Link } from "@tanstack/react-router";
+import { Link, useLocation } from "@tanstack/react-router";
 
 import type { NavCounts } from "../data/counts";
 import { count, estimate } from "../data/format";
@@ -28,6 +28,15 @@ export const PLACES: readonly Place[] = [
   { to: "/wal", name: "WAL", icon: "wal", group: 3 },
 ];
 
+/** Pages that belong to a place without being below it. */
+const WITHIN: Readonly<Record<string, string>> = { "/attach": "/agents", "/join": "/threads" };
+
+/** The place of the page that is shown. */
+function useCurrent(): (place: Place) => { "aria-current"?: "page" } {
+  const { pathname } = useLocation();
+  return ({ to }) => (WITHIN[pathname] === to ? { "aria-current": "page" } : {});
+}
+
 function shown(place: Place, counts: NavCounts | null): string | null {
   if (!place.count || !counts) return null;
   const value = Number(counts[place.count] ?? 0);
@@ -36,6 +45,7 @@ function shown(place: Place, counts: NavCounts | null): string | null {
 }
 
 export function Nav({ counts, foot }: { counts: NavCounts | null; foot: readonly string[] }) {
+  const current = useCurrent();
   return (
     <nav className="nav" aria-label="Main">
       {PLACES.map((place, i) => {
@@ -43,7 +53,7 @@ export function Nav({ counts, foot }: { counts: NavCounts | null; foot: readonly
         return (
           <span key={place.to} className="contents">
             {i > 0 && PLACES[i - 1]?.group !== place.group && <hr />}
-            <Link to={place.to} title={place.name} activeOptions={{ exact: place.to === "/" }} activeProps={{ "aria-current": "page" }}>
+            <Link to={place.to} title={place.name} {...current(place)} activeOptions={{ exact: place.to === "/" }} activeProps={{ "aria-current": "page" }}>
               <Icon name={place.icon} />
               <span>{place.name}</span>
               {number && <span className={`count${place.count === "approvals" ? " person" : ""}`}>{number}</span>}

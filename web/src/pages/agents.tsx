@@ -90,7 +90,7 @@ export default function Agents() {
           <Skeleton />
         </Panel>
       ) : rows.length === 0 ? (
-        <Empty title="No agent" command="walagent attach support_tickets --agent triage">
+        <Empty title="No agent" command="walagent attach TABLE 'agent=NAME'">
           An agent is a model, a prompt and tools; attached to a table, it acts on each matching change.
         </Empty>
       ) : (

@@ -9,19 +9,19 @@ import { useSession } from "../data/session";
 import { useZone } from "../data/zone";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
-import { Exact, ExactCall } from "../parts/call";
+import { Shown, ExactCall } from "../parts/call";
 import { Copy } from "../parts/copy";
 import { Decide } from "../parts/decide";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
 import { EmptyBody, Panel, Skeleton } from "../parts/panel";
-import { Cell } from "../parts/rowdiff";
+import { Blank, Cell } from "../parts/rowdiff";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
 import { Absent } from "./missing";
 import type { RowSeen } from "./runs-list";
-import { callText } from "./steps";
+import { callText, sqlValue } from "./steps";
 
 interface Address {
   approval?: string;
@@ -65,7 +65,7 @@ export default function Approvals() {
         {(tab ? history.isLoading && !history.rows : live.isLoading) ? (
           <Skeleton />
         ) : shown.length === 0 ? (
-          <EmptyBody title={tab ? "No decision yet" : "Nothing waits for a person"} command={tab ? undefined : "select agent.attach('support_tickets', …, approve => '{refund_customer}');"}>
+          <EmptyBody title={tab ? "No decision yet" : "Nothing waits for a person"} command={tab ? undefined : "select agent.attach('TABLE', 'agent=NAME, approve=[TOOL]')"}>
             {tab ? "Decisions appear here." : "Calls to a tool that needs approval will appear here."}
           </EmptyBody>
         ) : (
@@ -101,7 +101,7 @@ function Item({ row, tab, isCurrent }: { row: ApprovalRow; tab: string | undefin
             <State state={row.edited ? "edited" : row.state} bare />{" "}
           </>
         )}
-        {Object.values(row.edited ?? row.arguments).map(String).join(", ")}
+        {Object.values(row.edited ?? row.arguments).map(plain).join(", ")}
       </span>
       <span className="clip muted">
         {row.relation?.replace(/^public\./, "")} {row.key} {row.title && `“${row.title}”`}
@@ -109,6 +109,9 @@ function Item({ row, tab, isCurrent }: { row: ApprovalRow; tab: string | undefin
     </Link>
   );
 }
+
+/** A value of a call in a list, where its quotes would be in the way. */
+const plain = (value: unknown) => (typeof value === "string" && value !== "" ? value : sqlValue(value));
 
 interface DetailProps {
   id: string;
@@ -204,7 +207,7 @@ function Arguments({ row }: { row: ApprovalDetail }) {
               className: "mono strong full",
               cell: (arg) => (
                 <>
-                  {arg.kind === "string" ? arg.text : <Exact {...arg} />}
+                  {arg.kind !== "string" ? <Shown {...arg} /> : arg.text === "" ? <Blank /> : arg.text}
                   {row.edited && arg.bound === null && JSON.stringify(row.arguments[arg.name]) !== JSON.stringify(row.edited[arg.name]) && (
                     <span className="muted"> was {JSON.stringify(row.arguments[arg.name])}</span>
                   )}

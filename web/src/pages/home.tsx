@@ -66,12 +66,12 @@ function Health({ home }: { home: HomeRow }) {
         )}
         {home.standbys !== null && (
           <>
-            , {home.standbys} <Link to="/wal">standby{home.standbys === 1 ? "" : "s"}</Link>
+            , {home.standbys} <Link to="/wal" hash="readers">standby{home.standbys === 1 ? "" : "s"}</Link>
           </>
         )}
         {home.workers !== null && (
           <>
-            , {home.workers} <Link to="/wal">worker{home.workers === 1 ? "" : "s"}</Link>
+            , {home.workers} <Link to="/wal" hash="workers">worker{home.workers === 1 ? "" : "s"}</Link>
           </>
         )}
         .
@@ -100,14 +100,15 @@ function Figures({ home }: { home: HomeRow | undefined }) {
       </Figure>
       <Figure
         to="/runs"
+        search={{ state: "succeeded", since: "1h" }}
         label="Commit to end of run"
         value={home && (home.p50_ms === null ? undefined : duration(home.p50_ms))}
         small={home?.p95_ms != null && `p95 ${duration(home.p95_ms)}`}
       >
-        <LatencySpark />
+        <MinuteSpark of={(row) => row.p50_ms} ink="running" />
       </Figure>
       <Figure to="/runs" search={{ state: "pending,running" }} label="Pending and running" value={home && number(Number(home.pending) + Number(home.running))} small={home && `${number(home.running)} running`}>
-        <Recent of={(home) => Number(home.pending) + Number(home.running)} home={home} ink="accent" />
+        <OpenSpark home={home} />
       </Figure>
       <Figure
         to="/cost"
@@ -119,27 +120,28 @@ function Figures({ home }: { home: HomeRow | undefined }) {
         {limit ? <Meter part={cost} whole={limit} ink={cost > 0.8 * limit ? "person" : "accent"} /> : undefined}
       </Figure>
       <Figure to="/wal" label="Reader lag" value={home && (home.lag_seconds === null ? undefined : duration(home.lag_seconds * 1_000))} small={home?.lag_bytes && bytes(home.lag_bytes)}>
-        <Recent of={(home) => Number(home.lag_bytes ?? 0)} home={home} ink="idle" />
+        <MinuteSpark of={(row) => row.lag_ms} ink="idle" />
       </Figure>
     </section>
   );
 }
 
-const seen = new Map<string, number[]>();
+let seen: readonly number[] = [];
 
-/** What this page has seen of a figure that the database keeps no history of. */
-function Recent({ of, home, ink }: { of: (home: HomeRow) => number; home: HomeRow | undefined; ink: "accent" | "idle" }) {
+/** What this page has seen of the runs that are open: the database keeps no history of them. */
+function OpenSpark({ home }: { home: HomeRow | undefined }) {
   const [last, setLast] = useState<HomeRow | undefined>();
   if (home && home !== last) {
     setLast(home);
-    seen.set(ink, [...(seen.get(ink) ?? []), of(home)].slice(-30));
+    seen = [...seen, Number(home.pending) + Number(home.running)].slice(-60);
   }
-  return <Sparkline values={seen.get(ink) ?? []} ink={ink} />;
+  return <Sparkline values={seen} />;
 }
 
-function LatencySpark() {
+/** A value of each minute of the last hour. */
+function MinuteSpark({ of, ink }: { of: (row: MinuteRow) => number | null; ink: "running" | "idle" }) {
   const { rows } = useThroughput();
-  return <Sparkline values={(rows ?? []).flatMap((row) => (row.p50_ms === null ? [] : [row.p50_ms]))} ink="running" />;
+  return <Sparkline values={(rows ?? []).map(of)} ink={ink} />;
 }
 
 function Waits({ rows, isLoading }: { rows: readonly WaitRow[]; isLoading: boolean }) {

@@ -349,7 +349,7 @@ function What({ row }: { row: RunRow }) {
 function Nothing({ filter, isFiltered, setFilter }: { filter: RunFilter; isFiltered: boolean; setFilter: (filter: RunFilter) => void }) {
   if (!isFiltered)
     return (
-      <EmptyBody title="No runs yet" command="walagent attach support_tickets --agent triage">
+      <EmptyBody title="No runs yet" command="walagent attach TABLE 'agent=NAME'">
         Attach an agent to a table. Each matching change will start a run here.
       </EmptyBody>
     );

@@ -1,4 +1,5 @@
 /** From recorded steps to what the page of a run shows: replies, calls with their results, notes. */
+import { Exact } from "../data/exact";
 import type { Part, RunDetail, Step } from "../data/runs";
 
 export interface Call {
@@ -86,6 +87,7 @@ export function callText(tool: string, args: Record<string, unknown> | null, mos
 
 export function sqlValue(value: unknown): string {
   if (value === null || value === undefined) return "NULL";
+  if (value instanceof Exact) return value.text;
   if (typeof value === "number" || typeof value === "boolean" || typeof value === "bigint") return String(value);
   if (typeof value === "string") return `'${value.replaceAll("'", "''")}'`;
   return `'${JSON.stringify(value).replaceAll("'", "''")}'`;

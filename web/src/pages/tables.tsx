@@ -89,7 +89,7 @@ export default function Tables() {
           <div className="lead2">
             <h1>Tables</h1>
           </div>
-          <EmptyBody title="No table has an agent" command="select agent.attach('support_tickets', …);">
+          <EmptyBody title="No table has an agent" command="walagent attach TABLE 'agent=NAME'">
             A row has no run while nothing is attached to its table.
           </EmptyBody>
         </section>

@@ -1,10 +1,12 @@
 /** WAL: the slot, how far it is read, what it retains, gaps and workers. */
 import { Link } from "@tanstack/react-router";
 
-import { bytes, duration, number } from "../data/format";
+import { bytes, clock, duration, number } from "../data/format";
 import { useQueryOnce } from "../data/queries";
-import { useHome } from "../data/runs";
+import { useHome, useThroughput } from "../data/runs";
+import { useZone } from "../data/zone";
 import { useTitle } from "../frame/title";
+import { LineChart } from "../parts/chart";
 import { Copy } from "../parts/copy";
 import { Notice, Problem } from "../parts/notice";
 import { Empty, EmptyBody, Panel, Skeleton } from "../parts/panel";
@@ -31,6 +33,29 @@ interface WalRow {
   lag: string | null;
   keep_size: string;
   tables: number;
+}
+
+interface ReaderRow {
+  slot: string;
+  temporary: boolean;
+  role: "reader" | "sync" | "tail" | "standby" | "other";
+  process: string | null;
+  pid: number | null;
+  active: boolean;
+  wal_status: string | null;
+  lag: string | null;
+  retained: string | null;
+}
+
+interface PublishedRow {
+  relation: string;
+  inserts: boolean;
+  updates: boolean;
+  deletes: boolean;
+  truncates: boolean;
+  is_filtered: boolean;
+  is_own: boolean;
+  agents: string[];
 }
 
 interface GapRow {
@@ -94,6 +119,15 @@ export default function Wal() {
           {slots.map((row) => (
             <Slot key={row.slot} row={row} />
           ))}
+          {slots.length > 0 && (
+            <>
+              <div className="grid-eq">
+                <Lag />
+                <Readers />
+              </div>
+              <Publication />
+            </>
+          )}
           <Gaps />
           <Workers />
         </div>
@@ -248,6 +282,141 @@ function Ruler({ row }: { row: WalRow }) {
         </svg>
       </div>
     </div>
+  );
+}
+
+/** From commit to ingestion: what the runs of the last hour waited. */
+function Lag() {
+  const { rows, error, again } = useThroughput();
+  const zone = useZone();
+  const lags = (rows ?? []).flatMap((row) => row.lag_ms ?? []);
+  const most = Math.max(0, ...lags);
+  return (
+    <Panel title="Reader lag" aside={<span className="muted">last hour, ms from commit to ingestion</span>} end={lags.length > 0 && <span className="muted">at most {duration(most)}</span>} flush>
+      {error && !rows ? (
+        <Problem error={error} again={again} />
+      ) : rows === null ? (
+        <Skeleton rows={3} />
+      ) : lags.length === 0 ? (
+        <EmptyBody title="No run in the last hour">The longest time from the commit of a change to its ingestion is drawn here for each minute.</EmptyBody>
+      ) : (
+        <div className="body">
+          <LineChart
+            label={`Milliseconds from commit to ingestion, the longest of each minute of the last hour; at most ${duration(most)}`}
+            labels={rows.map((row) => clock(row.minute, zone))}
+            series={[{ ink: "accent", values: rows.map((row) => row.lag_ms) }]}
+          />
+        </div>
+      )}
+    </Panel>
+  );
+}
+
+const ROLES: Record<ReaderRow["role"], string> = { reader: "reader", sync: "walagent sync", tail: "walagent tail", standby: "standby", other: "other slot" };
+
+function Readers() {
+  const { rows, error, again } = useQueryOnce<ReaderRow>("readers", {}, { every: 5_000 });
+  return (
+    <Panel title="Readers" id="readers" aside={rows && <span className="muted">{rows.length}</span>} flush>
+      {error && !rows ? (
+        <Problem error={error} again={again} />
+      ) : rows === null ? (
+        <Skeleton rows={1} />
+      ) : rows.length === 0 ? (
+        <EmptyBody title="No process reads the WAL" command="walagent run">
+          The process that holds the slot, those of walagent sync and standbys are listed here.
+        </EmptyBody>
+      ) : (
+        <Table<ReaderRow>
+          label="Readers"
+          rows={rows}
+          rowKey={(row) => row.slot}
+          columns={[
+            {
+              title: "Process",
+              className: "mono",
+              cell: (row) => (
+                <>
+                  {row.active ? (row.process ?? `PID ${row.pid}`) : <span className="muted">none</span>}
+                  {row.role !== "reader" && <span className="block muted">{row.slot}</span>}
+                </>
+              ),
+            },
+            {
+              title: "Role",
+              className: "inline",
+              cell: (row) => (
+                <>
+                  {ROLES[row.role]} {row.temporary && <span className="chip">temporary slot</span>}
+                </>
+              ),
+            },
+            { title: "State", className: "inline nowrap", cell: (row) => (row.wal_status === "lost" ? <State state="failed" word="lost" /> : <State state={row.active ? "reading" : "unread"} />) },
+            { title: "Behind", label: "Behind", className: "num inline nowrap", cell: (row) => bytes(row.lag) },
+            { title: "Retained", label: "Retained", className: "num inline nowrap", cell: (row) => bytes(row.retained) },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+/** Tables whose changes the reader receives. */
+function Publication() {
+  const { rows, error, again } = useQueryOnce<PublishedRow>("publication", {}, { every: 15_000 });
+  const tables = (rows ?? []).filter((row) => !row.is_own || row.agents.length > 0);
+  const own = (rows ?? []).filter((row) => row.is_own).map((row) => row.relation.replace(/^agent\./, ""));
+  return (
+    <Panel
+      title="Publication"
+      id="publication"
+      aside={rows && <span className="muted">{tables.length === 1 ? "1 table with agents" : `${tables.length} tables with agents`}</span>}
+      foot={own.length > 0 ? `Also of walagent, for this page and walagent sync: ${own.join(", ")}.` : undefined}
+      flush
+    >
+      {error && !rows ? (
+        <Problem error={error} again={again} />
+      ) : rows === null ? (
+        <Skeleton rows={1} />
+      ) : tables.length === 0 ? (
+        <EmptyBody title="No table has an agent" command="walagent attach TABLE 'agent=NAME'">
+          PostgreSQL sends only the changes of tables in the publication. Attaching an agent adds its table.
+        </EmptyBody>
+      ) : (
+        <Table<PublishedRow>
+          label="Publication"
+          rows={tables}
+          rowKey={(row) => row.relation}
+          columns={[
+            {
+              title: "Table",
+              className: "mono",
+              cell: (row) => (
+                <Link className="plain" to={`/tables/${encodeURIComponent(row.relation)}`}>
+                  {row.relation.replace(/^public\./, "")}
+                </Link>
+              ),
+            },
+            { title: "Changes", className: "inline", cell: (row) => <Changes row={row} /> },
+            { title: "Rows", className: "inline", cell: (row) => (row.is_filtered ? "those of a condition" : "all") },
+            { title: "Agents", cell: (row) => row.agents.join(", ") },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function Changes({ row }: { row: PublishedRow }) {
+  const sent = [row.inserts && "INSERT", row.updates && "UPDATE", row.deletes && "DELETE", row.truncates && "TRUNCATE"].filter((each) => each !== false);
+  return (
+    <span className="row wrap">
+      {sent.map((each) => (
+        <span key={each} className="chip mono">
+          {each}
+        </span>
+      ))}
+    </span>
   );
 }
 

@@ -1,3 +1,5 @@
+import { Exact } from "../data/exact";
+
 /** A call as SQL would write it, with every argument in full. */
 export function Call({ tool, args, className, note }: { tool: string; args: Record<string, unknown> | null; className: string; note?: string }) {
   const given = Object.entries(args ?? {});
@@ -23,7 +25,7 @@ export function ExactCall({ tool, args, className }: { tool: string; args: reado
       {args.map((arg, i) => (
         <span key={arg.name}>
           {i > 0 && ", "}
-          {arg.name} =&gt; <Exact {...arg} />
+          {arg.name} =&gt; <Shown {...arg} />
         </span>
       ))}
       )
@@ -31,7 +33,7 @@ export function ExactCall({ tool, args, className }: { tool: string; args: reado
   );
 }
 
-export function Exact({ text, kind }: { text: string; kind: string }) {
+export function Shown({ text, kind }: { text: string; kind: string }) {
   if (kind === "null") return <span className="null-v">NULL</span>;
   if (kind === "number" || kind === "boolean") return <span className="nv">{text}</span>;
   return <span className="sv">'{text.replaceAll("'", "''")}'</span>;
@@ -39,6 +41,7 @@ export function Exact({ text, kind }: { text: string; kind: string }) {
 
 export function Literal({ value }: { value: unknown }) {
   if (value === null || value === undefined) return <span className="null-v">NULL</span>;
+  if (value instanceof Exact) return <span className="nv">{value.text}</span>;
   if (typeof value === "number" || typeof value === "boolean") return <span className="nv">{String(value)}</span>;
   if (typeof value === "string") return /^-?\d+(\.\d+)?$/.test(value) ? <span className="nv">{value}</span> : <span className="sv">'{value.replaceAll("'", "''")}'</span>;
   return <span className="sv">'{JSON.stringify(value)}'</span>;

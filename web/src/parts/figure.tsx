@@ -4,17 +4,17 @@ import type { ReactNode } from "react";
 
 type Ink = "accent" | "ok" | "running" | "person" | "retry" | "failed" | "idle";
 
-/** The path of a line through *values* in a box; the largest value touches the top. */
-export function line(values: readonly number[], width: number, height: number, top = 3): string {
-  const most = Math.max(...values, 1e-9);
+/** The path of a line through *values* in a box, past those that are missing; the largest value touches the top. */
+export function line(values: readonly (number | null)[], width: number, height: number, top = 3): string {
+  const most = Math.max(...values.map((value) => value ?? 0), 1e-9);
   const step = values.length > 1 ? width / (values.length - 1) : 0;
   const bottom = height - 2;
-  return values
-    .map((value, i) => `${i ? "L" : "M"}${(i * step).toFixed(1)} ${(bottom - (value / most) * (bottom - top)).toFixed(1)}`)
-    .join(" ");
+  const points = values.flatMap((value, i) => (value === null ? [] : `${(i * step).toFixed(1)} ${(bottom - (value / most) * (bottom - top)).toFixed(1)}`));
+  if (points.length === 1) return `M${points[0]}h${values.at(-1) === null ? 3 : -3}`; // one value is a stroke
+  return points.map((point, i) => `${i ? "L" : "M"}${point}`).join(" ");
 }
 
-export function Sparkline({ values, ink = "accent", width = 120, height = 26 }: { values: readonly number[]; ink?: Ink; width?: number; height?: number }) {
+export function Sparkline({ values, ink = "accent", width = 120, height = 26 }: { values: readonly (number | null)[]; ink?: Ink; width?: number; height?: number }) {
   return (
     <svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" aria-hidden="true">
       {values.length > 1 && <path className={`ln s-${ink}`} d={line(values, width, height)} />}

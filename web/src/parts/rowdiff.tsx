@@ -1,13 +1,26 @@
 /** Rows, and what changed in them: with + and −, never by color alone. */
 import type { ReactNode } from "react";
 
+import { Exact } from "../data/exact";
+
 export type Cells = Readonly<Record<string, unknown>>;
 
 /** A large value that the WAL left out because it did not change. */
 export const UNCHANGED = Symbol("unchanged");
 
+/** A text without characters, which would look like no value. */
+export function Blank() {
+  return (
+    <span className="null" title="Empty text">
+      ''
+    </span>
+  );
+}
+
 export function Cell({ value }: { value: unknown }): ReactNode {
   if (value === null || value === undefined) return <span className="null">NULL</span>;
+  if (value === "") return <Blank />;
+  if (value instanceof Exact) return value.text;
   if (value === UNCHANGED) return <span className="null">unchanged</span>;
   if (typeof value === "object") return JSON.stringify(value);
   return String(value);

@@ -41,6 +41,8 @@ const LOOKS: Record<string, Look> = {
   done: { tone: "ok", icon: "s-ok", word: "done" },
   healthy: { tone: "ok", icon: "s-ok", word: "Healthy" },
   unready: { tone: "failed", icon: "s-failed", word: "Not ready" },
+  reading: { tone: "running", icon: "s-running", word: "reading" },
+  unread: { tone: "idle", icon: "s-pending", word: "not read" },
   backfill: { tone: "running", icon: "s-running", word: "backfill" },
 };
 

@@ -19,10 +19,14 @@ select
                  where not exists (select from jsonb_array_elements(v.definition -> 'tools') t
                                     where t ->> 'name' = p.tool and t -> 'bind' ? g.key)) e) as shown,
        jsonb_pretty(p.arguments) as arguments_text,
+       -- Of a function as it declares them: JSON has one type of numbers.
        coalesce((select jsonb_object_agg(a.name, coalesce(a.schema ->> 'format', a.schema ->> 'type', a.schema -> 'type' ->> 0))
                    from jsonb_array_elements(v.definition -> 'tools') t
                         cross join jsonb_each(t -> 'input_schema' -> 'properties') a (name, schema)
-                  where t ->> 'name' = p.tool), '{}') as types,
+                  where t ->> 'name' = p.tool), '{}')
+           || coalesce((select jsonb_object_agg(a ->> 'name', a ->> 'type')
+                          from jsonb_array_elements(v.definition -> 'tools') t cross join jsonb_array_elements(t -> 'arguments') a
+                         where t ->> 'name' = p.tool), '{}') as types,
        c.content,
        (select t ->> 'effect' from jsonb_array_elements(v.definition -> 'tools') t where t ->> 'name' = p.tool) as effect,
        (select t ->> 'target' from jsonb_array_elements(v.definition -> 'tools') t where t ->> 'name' = p.tool and t ->> 'kind' = 'sql') as function,

@@ -37,7 +37,9 @@ select (select count(*) from today) as runs_today,
            as lag_seconds,
        (select bytes from reader) as lag_bytes,
        (select end_lsn::text from reader) as checkpoint,
-       (select count(*) from pg_catalog.pg_stat_replication where state = 'streaming' and application_name !~ '^walagent')::integer as standbys,
+       -- Their state is hidden without this role: none would be a wrong count.
+       case when pg_catalog.pg_has_role('pg_read_all_stats', 'usage')
+            then (select count(*) from pg_catalog.pg_stat_replication where state = 'streaming' and application_name !~ '^walagent')::integer end as standbys,
        (select count(*) from agent.worker where seen_at > now() - interval '2 minutes')::integer as workers,
        (select coalesce(jsonb_agg(p.text), '[]')
           from (select 'No process reads the WAL' as text where not exists (select from reader where active)

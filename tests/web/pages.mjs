@@ -1,0 +1,82 @@
+// Reads single pages in full; prints what it saw as JSON.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+import { chromium } from "playwright-core";
+
+const { link, run, chromium: program, shots } = JSON.parse(process.argv[2]);
+const base = new URL(link).origin;
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
+flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
+const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
+const seen = { errors: [], axe: [], wide: [] };
+
+async function open() {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" });
+  context.setDefaultTimeout(20_000);
+  const page = await context.newPage();
+  page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
+  page.on("pageerror", (error) => seen.errors.push(String(error)));
+  return page;
+}
+
+async function check(page, name) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(async () => (await window.axe.run()).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
+  for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
+  if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(name);
+  if (shots) await page.screenshot({ path: `${shots}/${name}.png` });
+}
+
+const rows = (page, label) => page.locator(`[role=group][aria-label='${label}'] tbody tr`).evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.innerText.replaceAll(/\s+/g, " ").trim()).join("\t")));
+const settled = (page) => page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
+
+const page = await open();
+await page.goto(link);
+await page.waitForSelector(".figures");
+for (const theme of ["light", "dark"]) {
+  await page.emulateMedia({ colorScheme: theme });
+  for (const width of [1440, 1024, 390]) {
+    await page.setViewportSize({ width, height: 900 });
+    for (const path of ["/wal", "/attach", `/runs/${run}`]) {
+      await page.goto(base + path);
+      await page.waitForSelector("h1");
+      await settled(page);
+      await check(page, `${path.slice(1).replace("/", "-")}-${width}-${theme}`);
+    }
+  }
+}
+await page.setViewportSize({ width: 1440, height: 900 });
+
+// The WAL: who reads, how late, and which tables.
+await page.goto(`${base}/wal`);
+await page.waitForSelector("[aria-label=Readers] tbody tr:nth-child(2)");
+seen.readers = await rows(page, "Readers");
+await page.waitForSelector("[aria-label=Publication] tbody tr");
+seen.publication = await rows(page, "Publication");
+seen.own = await page.locator("#publication").innerText();
+seen.lag = await page.locator("svg.chart[aria-label*='commit to ingestion']").getAttribute("aria-label");
+await page.goto(base);
+// Runs, failures, latency, open runs (of which the page needs two readings), lag.
+await page.waitForFunction(() => document.querySelectorAll(".figures path").length === 5);
+seen.figures = await page.locator(".figures a").evaluateAll((all) => all.map((each) => new URL(each.href).pathname + new URL(each.href).search));
+await page.goto(`${base}/attach`);
+seen.current = await page.locator("nav.nav [aria-current=page]").innerText();
+seen.current = seen.current.split("\n")[0];
+
+// A row with a large number and an empty text, where it was changed and where a person decides.
+await page.goto(`${base}/runs/${run}`);
+await page.waitForSelector("table.rowdiff");
+const change = await page.locator("table.rowdiff").last().locator("tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.innerText.trim()).join("\t")));
+seen.row = change.slice(0, 3);
+seen.customer = change.at(-1);
+seen.call = await page.locator("[aria-label=Call]").last().innerText();
+seen.call = seen.call.replace(/\s+-- .*/, "");
+await page.click("text=Review call");
+await page.waitForSelector("[aria-label=Arguments] tbody tr");
+seen.types = (await rows(page, "Arguments")).map((row) => row.split("\t").slice(0, 3).join("\t"));
+seen.decided = await page.locator(".approve table.rowdiff, table.rowdiff").first().innerText();
+
+console.log(JSON.stringify(seen));
+await browser.close();
