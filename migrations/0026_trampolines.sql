@@ -123,7 +123,7 @@ $$;
 comment on function agent_internal.trampoline_of(name) is 'The trampoline of a role, if it is as it was created';
 
 -- Let a role create its trampoline in this transaction, after the present one was dropped.  One transaction at a time: the
--- privileges of a schema are one row.
+-- privileges of a schema are one row.  Raises 55P03 if another one does not end.
 create function agent_internal.open_trampoline(_role name)
     returns void
     language plpgsql
@@ -133,7 +133,7 @@ as $$
 declare
     _old regprocedure;
 begin
-    perform from agent_internal.secret for update;
+    perform agent_internal.lock_grants();
     for _old in select p.oid from pg_proc p join pg_roles r on p.proname = 'as_' || r.oid
                  where p.pronamespace = 'agent_call'::regnamespace and r.rolname = _role loop
         execute format('drop function %s', _old);

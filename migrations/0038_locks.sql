@@ -22,6 +22,30 @@ end;
 $$;
 comment on function agent_internal.lock_slot() is 'Wait until no other process creates the replication slot';
 
+-- Lock one of walagent's tables for the rest of the transaction, within the caller's lock_timeout.
+--
+-- Raises 55P03, which names who holds it.
+create function agent_internal.lock_alone(_table regclass, _what text)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _holder record;
+begin
+    execute format('lock table %s in exclusive mode', _table);
+exception when lock_not_available then
+    select l.pid, coalesce(a.usename, '?') as who, coalesce(a.application_name, '?') as application into _holder
+      from pg_locks l left join pg_stat_activity a using (pid)
+     where l.locktype = 'relation' and l.relation = _table and l.granted
+       and l.database = (select oid from pg_database where datname = current_database());
+    raise exception '% for %: PID %, role "%", application "%"', _what, current_setting('lock_timeout'),
+        _holder.pid, _holder.who, _holder.application
+        using errcode = '55P03', hint = format('Wait for it, or run select pg_terminate_backend(%s).', _holder.pid);
+end;
+$$;
+comment on function agent_internal.lock_alone(regclass, text) is 'Lock a table for the rest of the transaction, or name who holds it';
+
 -- Wait until no other transaction applies a file.  Each developer may apply one, so none can make another wait for long.
 --
 -- Raises 55P03 after 10 s.
@@ -32,22 +56,12 @@ create function agent_internal.lock_apply()
     set search_path = pg_catalog, pg_temp
     set lock_timeout = '10s'
 as $$
-declare
-    _holder record;
 begin
-    lock table agent_internal.apply_lock in exclusive mode;
-exception when lock_not_available then
-    select l.pid, coalesce(a.usename, '?') as who, coalesce(a.application_name, '?') as application into _holder
-      from pg_locks l left join pg_stat_activity a using (pid)
-     where l.locktype = 'relation' and l.relation = 'agent_internal.apply_lock'::regclass and l.granted
-       and l.database = (select oid from pg_database where datname = current_database());
-    raise exception 'another process has been applying a file for 10 s: PID %, role "%", application "%"',
-        _holder.pid, _holder.who, _holder.application
-        using errcode = '55P03', hint = format('Wait for it, or run select pg_terminate_backend(%s).', _holder.pid);
+    perform agent_internal.lock_alone('agent_internal.apply_lock', 'another process has been applying a file');
 end;
 $$;
 comment on function agent_internal.lock_apply() is 'Wait until no other transaction applies a file';
-revoke all on function agent_internal.lock_slot(), agent_internal.lock_apply() from public;
+revoke all on function agent_internal.lock_slot(), agent_internal.lock_apply(), agent_internal.lock_alone(regclass, text) from public;
 
 -- Roles that were granted before need what is new: runners, and developers.
 select agent_internal.grant_as('agent_internal.lock_slot()', 'agent_internal.begin_tick()'),

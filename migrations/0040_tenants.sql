@@ -41,7 +41,7 @@ create table agent.principal (
     kind         text not null default 'user' check (kind in ('user', 'agent', 'service')),
     login        name unique,
     display_name text not null default '',
-    email        text,
+    email        text check (email ~ '^[^@\s<>,;"]+@[^@\s<>,;"]+$' and length(email) <= 320),
     active       boolean not null default true,
     metadata     jsonb not null default '{}' check (jsonb_typeof(metadata) = 'object'),
     created_at   timestamptz not null default now(),

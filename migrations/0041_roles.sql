@@ -10,6 +10,23 @@ create table agent_internal.privilege (
 revoke all on agent_internal.privilege from public;
 comment on table agent_internal.privilege is 'Privileges of a capability, as GRANT takes them';
 
+-- Wait until no other transaction grants: at once, one of them fails with "tuple concurrently updated".  Who attaches an
+-- agent to a table can hold it, since that creates a trampoline, and could keep the transaction open.
+--
+-- Raises 55P03 after 10 s.
+create function agent_internal.lock_grants()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+    set lock_timeout = '10s'
+as $$
+begin
+    perform agent_internal.lock_alone('agent_internal.privilege', 'another transaction has been granting');
+end;
+$$;
+comment on function agent_internal.lock_grants() is 'Wait until no other transaction grants privileges';
+revoke all on function agent_internal.lock_grants() from public;
+
 -- The roles that have a capability, by a privilege that only its function grants.
 create function agent_internal.holders(_capability text)
     returns setof name
@@ -49,7 +66,7 @@ as $$
 declare
     _role name;
 begin
-    lock table agent_internal.privilege in exclusive mode;
+    perform agent_internal.lock_grants();
     insert into agent_internal.privilege (capability, privilege) select _capability, p from unnest(_privileges) p
     on conflict do nothing;
     for _role in select * from agent_internal.holders(_capability) loop
@@ -80,7 +97,7 @@ create or replace function agent.grant_runner(role name)
     language plpgsql
 as $$
 begin
-    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
+    perform agent_internal.lock_grants();
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on all tables in schema agent, agent_internal to %I', role);
     execute format('grant insert, update, delete on agent.run, agent_internal.merged_change, agent_internal.deferred_change, agent.checkpoint, agent.gap, '
@@ -113,7 +130,7 @@ create or replace function agent.grant_viewer(role name)
     language plpgsql
 as $$
 begin
-    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
+    perform agent_internal.lock_grants();
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.run, agent.step, agent.approval, '
         'agent.run_overview, agent.pending_approval, agent.broken_invariant, agent.backfill, agent.checkpoint, agent.gap, '
@@ -138,7 +155,7 @@ create or replace function agent.grant_approver(role name)
     language plpgsql
 as $$
 begin
-    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
+    perform agent_internal.lock_grants();
     perform agent.grant_viewer(role);
     execute format('grant update (state, reason) on agent.approval to %I', role);
     execute format('grant execute on function agent.approve(bigint), agent.reject(bigint, text), '
@@ -155,7 +172,7 @@ create or replace function agent.grant_developer(role name)
     language plpgsql
 as $$
 begin
-    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
+    perform agent_internal.lock_grants();
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.backfill to %I', role);
     execute format('grant insert, update, delete on agent.agent, agent.attachment to %I', role);
@@ -180,7 +197,7 @@ create or replace function agent.grant_asker(role name)
     language plpgsql
 as $$
 begin
-    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
+    perform agent_internal.lock_grants();
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on agent.model, agent.session, agent.question to %I', role);
     execute format('grant update (summary, summary_upto) on agent.session to %I', role);
@@ -203,7 +220,7 @@ create function agent.grant_member(role name)
     language plpgsql
 as $$
 begin
-    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
+    perform agent_internal.lock_grants();
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant execute on function agent.act_as(text) to %I', role);
     perform agent_internal.grant_registered('member', role);

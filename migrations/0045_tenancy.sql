@@ -231,6 +231,11 @@ exception
         raise exception 'tenant "%" does not exist', tenant using errcode = 'WA020',
             hint = 'Create it with: walagent tenant add NAME';
     when check_violation or not_null_violation then
+        get stacked diagnostics _constraint = constraint_name;
+        if _constraint = 'principal_email_check' then
+            raise exception 'invalid e-mail address "%" of principal "%"', email, name using errcode = 'WA020',
+                hint = 'Write one address as NAME@HOST, without a name before it.';
+        end if;
         raise exception 'invalid principal "%" of kind "%"', name, kind using errcode = 'WA020',
             hint = 'Kinds are user, agent and service; a name has no control characters.';
 end;
@@ -280,6 +285,10 @@ begin
     perform agent_internal.lock_admins(tenant);
     perform agent_internal.administered(tenant, principal);
     perform agent_internal.check_expiry(expires_at);
+    if role = 'agent' and exists (select from agent.principal p where (p.tenant, p.name, p.kind) = (tenant, principal, 'user')) then
+        raise exception 'principal "%" is a person, and role "agent" is for agents and services', principal using errcode = 'WA020',
+            hint = 'Grant a person developer, approver, auditor, viewer or admin.';
+    end if;
     insert into agent.role_grant as g (tenant, principal, role, granted_by, expires_at)
     values (tenant, principal, role, agent.current_principal(), expires_at)
     on conflict on constraint role_grant_pkey

@@ -85,6 +85,31 @@ async def test_a_capability_is_granted_while_another_transaction_grants_it(
         assert await value(conn, both, [ada, eve])
 
 
+TRAMPOLINE = "select agent_internal.make_trampoline('{0}')"
+GRANTING = (TRAMPOLINE, "select agent.grant_viewer('{0}')", "select agent.grant_runner('{0}')")
+
+
+@pytest.mark.parametrize("statement", GRANTING)
+async def test_who_keeps_a_transaction_open_that_granted_is_named(
+    conn: AsyncConnection, dsn: str, statement: str
+) -> None:
+    """Attaching grants, too: a developer could keep all others and the workers waiting."""
+    quick = "alter function agent_internal.lock_grants() set lock_timeout = '200ms'"
+    async with role(conn) as ada, role(conn) as eve, session(dsn) as held:
+        await run_all(conn, quick)
+        await run_all(held, "set application_name = 'adas'")
+        async with held.transaction():
+            await run_all(held, TRAMPOLINE.format(ada))
+            holder = (
+                rf'granting for 200ms: PID {held.info.backend_pid}, role ".+", application "adas"'
+            )
+            with pytest.raises(ConflictError, match=holder) as caught, translating():
+                await run_all(conn, statement.format(eve))
+        assert f"pg_terminate_backend({held.info.backend_pid})" in caught.value.hint
+        await run_all(conn, statement.format(eve))
+        await run_all(conn, f"drop owned by {ada}, {eve}")
+
+
 @pytest.mark.parametrize("grants", [(), ("viewer",), ("approver", "developer", "asker")])
 async def test_nobody_else_can_lock_these_tables(
     conn: AsyncConnection, grants: Sequence[str]

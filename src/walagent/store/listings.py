@@ -11,6 +11,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
+from walagent.errors import ConfigError
 from walagent.store.queries import query
 from walagent.store.run_filter import RunFilter
 
@@ -31,8 +32,21 @@ async def list_models(conn: Connection) -> list[Found]:
 async def list_runs(
     conn: Connection, filters: RunFilter, *, limit: int | None = None
 ) -> list[Found]:
-    """List the runs that *filters* accepts, newest first."""
-    return await _fetch(conn, "list_runs", limit=limit, **filters.parameters)
+    """List the runs that *filters* accepts, newest first.
+
+    Raises:
+        ConfigError: they name an attachment that neither exists nor has runs.
+    """
+    found = await _fetch(conn, "list_runs", limit=limit, **filters.parameters)
+    if not found and filters.attachment is not None:
+        await _check_attachment(conn, filters.attachment)
+    return found
+
+
+async def _check_attachment(conn: Connection, name: str) -> None:
+    """Check that an attachment that was named is one: no runs would hide a typing error."""
+    for found in await _fetch(conn, "unknown_attachment", attachment=name):
+        raise ConfigError(f'no attachment is named "{name}"', hint=str(found["hint"]))
 
 
 async def show_run(conn: Connection, run_id: int) -> Found | None:

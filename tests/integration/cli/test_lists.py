@@ -144,7 +144,9 @@ def test_runs_are_found_by_state_and_attachment(user: User, run: int) -> None:
     assert found("--state", "pending", "--state", "dead") == [run]
     assert found("--state", "dead") == []
     assert found("--attachment", "desk") == [run]
-    assert found("--attachment", "other") == []
+    refused = user.types("runs", "--attachment", "dsk")
+    assert (refused.code, refused.out) == (2, "")
+    assert 'Did you mean "desk"?' in refused.err
     assert found("--limit", "1") == [run]
 
 
@@ -346,7 +348,7 @@ def test_filters_select_the_runs_to_change(user: User, db: Connection[Any], run:
     assert (refusal.code, "--yes" in refusal.err) == (2, True)
     state = "select state::text from agent.run"
     assert db.execute(state).fetchall() == [("pending",)]
-    user.types("cancel", "--attachment", "other", "--yes").worked()
+    assert user.types("cancel", "--attachment", "other", "--yes").code == 2
     assert db.execute(state).fetchall() == [("pending",)]
     user.types("cancel", "--attachment", "desk", "--since", "1h", "--yes").worked()
     assert db.execute(state).fetchall() == [("cancelled",)]
