@@ -37,12 +37,13 @@ from walagent.tenant import Actor
 
 _CONNECTIONS: Final = 4
 _PATH: Final = "pg_catalog, public, pg_temp"
-_FORMS: Final = "; ".join(f"set local {name} = '{value}'" for name, value in TEXT_FORMS.items())
-_READ: Final = (
-    "set transaction isolation level repeatable read; set local search_path = pg_catalog;"
-    f" set local statement_timeout = '20s'; {_FORMS}"
-)
-_WRITE: Final = f"set local search_path = pg_catalog; set local statement_timeout = '20s'; {_FORMS}"
+_WRITE: Final = "; ".join([
+    "set local search_path = pg_catalog",
+    "set local statement_timeout = '20s'",
+    "set local jit = off",  # with the policies of many tables, compiling takes seconds
+    *(f"set local {name} = '{value}'" for name, value in TEXT_FORMS.items()),
+])  # fmt: skip
+_READ: Final = f"set transaction isolation level repeatable read; {_WRITE}"
 _TRUSTED: Final = (
     "select rolsuper or rolbypassrls from pg_catalog.pg_roles where rolname = %s and rolname <> ''"
 )
