@@ -82,7 +82,11 @@ async def listen(host: str, port: int) -> Sequence[socket.socket]:
         flags = socket.AI_PASSIVE
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
         for family, _, _, _, address in dict.fromkeys(found):
-            sockets.append(socket.create_server(address[:2], family=family))
+            listener = socket.create_server(address[:2], family=family)
+            sockets.append(listener)
+            # asyncio sets it only on sockets that were made with a protocol: an answer of two
+            # parts would wait 40 ms for the client's acknowledgement of the first.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
         for listener in sockets:
             listener.close()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -139,6 +140,15 @@ async def test_a_response_does_not_name_the_server() -> None:
     async with _served(State()) as port:
         _, head, _ = await _get(port, "/healthz")
     assert "server:" not in head
+
+
+async def test_an_answer_of_two_parts_is_sent_at_once() -> None:
+    """Without the option, the second waits until the client has acknowledged the first."""
+    (listener,) = await listen("127.0.0.1", 0)
+    with listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_a_port_in_use_is_a_configuration_error_with_a_hint() -> None:
