@@ -30,6 +30,11 @@ QUERIES = {
     "secrets": NamedQuery(
         "secrets", "select rolname, rolsuper from pg_catalog.pg_roles", ("rolname",)
     ),
+    "settings": NamedQuery(
+        "settings",
+        "select name, current_setting(name) as value from (values ('jit')) as s (name)",
+        ("name",),
+    ),
 }
 MOST = 6
 PEOPLE = """
@@ -58,6 +63,17 @@ async def act(conn: AsyncConnection, name: str, statement: str) -> object:
     async with conn.transaction():
         await conn.execute("select agent.act_as(%s)", (name,))
         return await value(conn, statement)
+
+
+async def test_queries_are_not_compiled(served: Served) -> None:
+    """With the policies of many tables, compiling takes longer than reading."""
+    client = Follower(served, path="settings", token="ann")
+    await client.catch_up()
+    assert [row["value"] for row in client.rows.values()] == ["off"]
+    headers = {"authorization": "Bearer ann"}
+    once = served.url.removesuffix("/shape") + "/queries/settings"
+    answer = await served.http.get(once, headers=headers)
+    assert [row["value"] for row in answer.json()["rows"]] == ["off"]
 
 
 async def test_a_person_follows_the_threads_it_is_in(conn: AsyncConnection, served: Served) -> None:
