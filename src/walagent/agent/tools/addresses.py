@@ -63,14 +63,11 @@ async def resolve(host: str, port: int, networks: Sequence[Network] = ()) -> Seq
 
 def is_allowed(address: Address, networks: Sequence[Network] = ()) -> bool:
     """Whether an address is public, or in one of *networks*; also the IPv4 address in it."""
-    inner = _inner(address)
-    if any(each in network for each in inner for network in networks):
-        return True
-    return all(_is_public(each) for each in inner)
+    return all(_is_public(each) or in_networks(each, networks) for each in _inner(address))
 
 
 def in_networks(address: Address, networks: Sequence[Network]) -> bool:
-    """Whether an address is in one of *networks*."""
+    """Whether an address, or what it stands for, is in one of *networks*."""
     return any(each in network for each in _inner(address) for network in networks)
 
 

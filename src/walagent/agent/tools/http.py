@@ -214,8 +214,14 @@ class HttpCallee:
 
 
 def host_of(url: str) -> str:
-    """Return the host of a URL, with its port if that is not the scheme's."""
+    """Return the host of a URL, with its port if that is not the scheme's.
+
+    Raises:
+        ValueError: it has none, or a user and password, which would be in logs.
+    """
     parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise ValueError("it has user information; use a header with a secret")
     host, port = _host(parts.hostname), _port(parts)
     host = f"[{host}]" if ":" in host else host
     return host if port == _PORTS.get(parts.scheme) else f"{host}:{port}"

@@ -85,6 +85,14 @@ def test_an_operator_allows_a_network() -> None:
     assert not in_networks(ip_address("1.1.1.1"), ten)
 
 
+def test_an_address_stands_for_all_that_it_carries() -> None:
+    """One of them in an allowed network does not open the others."""
+    ten = [ip_network("10.0.0.0/8")]
+    relayed = ip_address("2001:0:a01:203:0:0:5601:5601")  # by 10.1.2.3 to 169.254.169.254
+    assert in_networks(relayed, ten)
+    assert not is_allowed(relayed, ten)
+
+
 @pytest.mark.parametrize(
     "host",
     [
