@@ -1,13 +1,16 @@
 """What single pages of the console show, beside a real daemon."""
 
+import re
 from pathlib import Path
 
 import pytest
 from psycopg import AsyncConnection
 
+from tests.helpers.asked import SCRIPT, analyst, let_ask
 from tests.helpers.browser import CHROMIUM, MARKS, use
-from tests.helpers.database import session, until
+from tests.helpers.database import column, session, until, value
 from tests.helpers.desk import desk
+from tests.helpers.people import person
 
 LARGE = 9007199254740993  # a JavaScript number would be ...992
 RENEWAL = "insert into ticket (customer_id, subject) values (%s, 'annual renewal')"
@@ -20,6 +23,12 @@ FIGURES = [
     "/cost",
     "/wal",
 ]
+SLOW = "latency: 1.5\n" + SCRIPT.replace(
+    "rules:\n",
+    "rules:\n  - {match: Which failure, replies: [{fault: {status: 400}}]}\n",
+    1,
+)
+QUESTION = "How many tickets are there in each category?"
 pytestmark = MARKS
 
 
@@ -48,3 +57,40 @@ async def test_pages_show_what_the_database_has(
     assert seen["types"][:2] == ["ticket_id\tbigint\t9", "amount\tnumeric\t348.0"]
     assert str(LARGE) in seen["decided"]
     assert (seen["errors"], seen["axe"], seen["wide"]) == ([], [], [])
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
+async def test_a_question_is_followed_opened_and_asked_again(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """What is done shows while it is done; own questions stay, with their rows."""
+    async with (
+        analyst(conn) as reader,
+        desk(conn, dsn, tmp_path, f"ask: {{role: {reader}, model: asker}}\n") as started,
+    ):
+        await let_ask(conn, started, reader)
+        (tmp_path / "asked.yaml").write_text(SLOW)
+        vera = await person(conn, "vera", "viewer")
+        seen = await use("ask.mjs", link=started.link, other=vera)
+    planned = [each.split("\n") for each in seen["planned"]]
+    assert planned[0] == ["planned", "3 steps"]
+    assert [each[0] for each in planned[1:]] == ["reading", "reading", "waits", "answer"]
+    assert [each.split("\n")[0] for each in seen["read"][1:3]] == ["1 row", "3 rows"]
+    assert seen["gone"] == 0
+    assert (seen["field"], seen["focused"]) == (QUESTION, "question")
+    assert seen["kept"] == "Which failure?"
+    failed, answered = seen["listed"]
+    assert failed.startswith("Which failure?")
+    assert answered == f"{QUESTION} Most tickets are how_to.\tanswered"
+    assert seen["answer"] == "Most tickets are how_to."
+    counted = (
+        "select coalesce(category, 'NULL') || E'\\t' || count(*) from ticket group by category"
+    )
+    assert seen["rows"] == await column(conn, f"{counted} order by category")
+    assert len(seen["statements"]) == 2
+    assert seen["path"] == "/ask"
+    assert "answered 400" in seen["reason"]
+    assert (seen["own"], seen["others"]) == (3, [[], [], []])
+    assert await value(conn, "select count(*) from agent.question") == 3
+    assert [each for each in seen["errors"] if not re.search("40[013]|502", each)] == []
+    assert (seen["axe"], seen["wide"]) == ([], [])

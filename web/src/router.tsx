@@ -46,7 +46,6 @@ const pages = [
   page("/threads/$thread", () => import("./pages/threads")),
   page("/join", () => import("./pages/threads-join")),
   page("/ask", () => import("./pages/ask")),
-  page("/ask/$question", () => import("./pages/ask")),
   page("/tables", () => import("./pages/tables")),
   page("/tables/$table", () => import("./pages/tables")),
   page("/cost", () => import("./pages/cost")),

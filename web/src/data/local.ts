@@ -15,3 +15,6 @@ export function remember(key: string, value: string | null): void {
     // Private windows of some browsers: the choice lasts as long as the page.
   }
 }
+
+/** Whether keys are named as on a Mac. */
+export const isMac = /Mac|iPhone|iPad/.test(navigator.platform);

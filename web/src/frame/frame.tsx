@@ -3,6 +3,7 @@ import { Link, Outlet, useNavigate, useRouterState } from "@tanstack/react-route
 import { lazy, Suspense, useEffect, useRef } from "react";
 
 import { useCounts } from "../data/counts";
+import { isMac } from "../data/local";
 import { signOut, useSession } from "../data/session";
 import { forgetShapes } from "../data/shapes";
 import { chooseZone, useZone, zones } from "../data/zone";
@@ -16,7 +17,6 @@ import { applyTheme, nextTheme, useTheme } from "./theme";
 
 const Find = lazy(() => import("./find"));
 const Keys = lazy(() => import("./keys"));
-const isMac = /Mac|iPhone|iPad/.test(navigator.platform);
 
 /** Pages that fill the room to the edges. */
 const FLUSH = /^\/(runs|approvals(\/.*)?|threads(\/.*)?|tables(\/.*)?)$/;

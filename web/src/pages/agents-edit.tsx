@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 
 import { type AgentVersion, changedParts, type Draft, draftOf, isChanged, keepDraft, keptDraft, LIMITS, limitProblem, type Model, valuesOf } from "../data/agents";
 import { money } from "../data/format";
+import { isMac } from "../data/local";
 import { mutate } from "../data/mutate";
 import { useQueryOnce } from "../data/queries";
 import { Refused } from "../data/request";
@@ -136,7 +137,7 @@ function Editor({ agent, versions, current, again }: EditorProps) {
                 Discard…
               </button>
               <button type="button" className="btn primary" disabled={!canPublish} onClick={() => ask("publish")}>
-                Publish as v{current.version + 1}… <kbd>⌘↵</kbd>
+                Publish as v{current.version + 1}… <kbd>{isMac ? "⌘↵" : "Ctrl ↵"}</kbd>
               </button>
             </>
           )}

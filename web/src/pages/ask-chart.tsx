@@ -1,6 +1,7 @@
 /** Numbers over the text or time of their row, as bars. */
+import type { StepResult } from "../data/questions";
 import { Panel } from "../parts/panel";
-import { isNumber, type StepResult } from "./ask";
+import { isNumber } from "./ask";
 
 const MOST = 24; // rows
 const TONES = ["running", "idle", "ok"] as const;

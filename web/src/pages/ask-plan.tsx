@@ -1,7 +1,7 @@
 /** The plan of an answer: steps as boxes, what each needs as arrows. */
 import dagre from "@dagrejs/dagre";
 
-import type { Answer } from "./ask";
+import type { Answer } from "../data/questions";
 
 const [WIDTH, HEIGHT] = [168, 42];
 

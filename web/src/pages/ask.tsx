@@ -1,87 +1,67 @@
 /** Ask: a question, its answer, the plan as a graph, the statements, the rows, a chart. */
-import { type FormEvent, lazy, Suspense, useEffect, useState } from "react";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, lazy, type RefObject, Suspense, useEffect, useRef, useState } from "react";
 
 import { money, number } from "../data/format";
+import { isMac } from "../data/local";
 import { mutate } from "../data/mutate";
+import { useQueryOnce } from "../data/queries";
+import { type Answer, answerOf, type Question, type QuestionRow, type StepResult, useProgress, useQuestions } from "../data/questions";
 import { Refused, request } from "../data/request";
 import { useTitle } from "../frame/title";
 import { Copy } from "../parts/copy";
 import { Icon } from "../parts/icon";
 import { Notice, Problem } from "../parts/notice";
-import { Panel } from "../parts/panel";
-import { State } from "../parts/state";
+import { Panel, Skeleton } from "../parts/panel";
 import { download } from "../parts/payload";
+import { Blank } from "../parts/rowdiff";
+import { State } from "../parts/state";
+import { Table } from "../parts/table";
+import { Time } from "../parts/time";
 import { toast, toastProblem } from "../parts/toast";
 
 const Plan = lazy(() => import("./ask-plan"));
 const Chart = lazy(() => import("./ask-chart"));
 const SHOWN = 100; // rows
-
-export interface PlanStep {
-  id: string;
-  type: "SQL" | "ANALYZE" | "SEARCH" | "VERIFY";
-  description: string;
-  depends_on: string[];
-}
-
-export interface StepResult {
-  step: string;
-  type: PlanStep["type"];
-  description: string;
-  columns: [string, number][];
-  rows: (string | null)[][];
-  cut: string[];
-  query: string;
-  error: string;
-  findings: string[];
-}
-
-export interface Answer {
-  status: "answered" | "clarify" | "refused" | "error";
-  question: string;
-  answer: string;
-  sql: string[];
-  assumptions: string[];
-  caveats: string[];
-  sources: string[];
-  reasoning: string;
-  steps: StepResult[];
-  plan: PlanStep[];
-  last: string | null;
-  role: string;
-  session: string;
-  run: number;
-  tokens: number;
-  cost: number | null;
-}
+const FEW = 8; // questions
 
 const newSession = () => `console-${crypto.randomUUID()}`;
 
 export default function Ask() {
   useTitle("Ask");
+  const { question: opened } = useSearch({ strict: false }) as { question?: string };
+  const navigate = useNavigate();
   const [refusal, setRefusal] = useState<Refused | null>(null);
   const [text, setText] = useState("");
   const [session, setSession] = useState(newSession);
   const [answers, setAnswers] = useState<readonly Answer[]>([]);
-  const [isAsking, setAsking] = useState(false);
+  const [asked, setAsked] = useState<string | null>(null);
   const [problem, setProblem] = useState<Refused | null>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
     request("GET", "v1/ask").catch((error: Refused) => setRefusal(error));
   }, []);
-  const answer = answers[0];
-  const ask = async () => {
-    if (!text.trim() || isAsking) return;
-    setAsking(true);
+  const answer = opened ? undefined : answers[0];
+  const ask = async (question: string) => {
+    if (!question.trim() || asked !== null) return;
+    setAsked(question.trim());
     setProblem(null);
+    if (opened) void navigate({ to: "/ask" });
     try {
-      const found = await request<Answer>("POST", "v1/ask", { question: text.trim(), session });
+      const found = await request<Answer>("POST", "v1/ask", { question: question.trim(), session });
       setAnswers((all) => [found, ...all]);
       setText("");
     } catch (error) {
+      setText(question);
       setProblem(error as Refused);
     }
-    setAsking(false);
+    setAsked(null);
   };
+  const edit = (question: string) => {
+    setText(question);
+    field.current?.focus();
+  };
+  const again = (question: string) => void ask(question);
   return (
     <>
       <div className="head">
@@ -95,6 +75,7 @@ export default function Ask() {
               onClick={() => {
                 setSession(newSession());
                 setAnswers([]);
+                field.current?.focus();
               }}
             >
               New session
@@ -113,25 +94,167 @@ export default function Ask() {
             )}
           </Notice>
         ) : (
-          <Question text={text} setText={setText} isAsking={isAsking} isReply={answer?.status === "clarify"} count={answers.length} onAsk={ask} />
+          <QuestionForm field={field} text={text} setText={setText} isAsking={asked !== null} isReply={answer?.status === "clarify"} count={answers.length} onAsk={() => void ask(text)} />
         )}
+        {asked !== null && <Progress question={asked} session={session} />}
         {problem && (
           <Panel title="Not answered" flush>
-            <Problem error={problem} again={ask} />
+            <Problem error={problem} again={() => void ask(text)} />
           </Panel>
         )}
-        {answer && <Answered key={answer.run} answer={answer} />}
-        {answers.slice(1).map((each) => (
-          <Panel key={each.run} title={each.question}>
-            <p>{each.answer}</p>
-          </Panel>
-        ))}
+        {opened && <Opened key={opened} id={opened} edit={edit} again={again} mayAsk={!refusal} />}
+        {asked === null && answer && <Answered key={answer.run} answer={answer} edit={edit} again={again} />}
+        {!opened &&
+          answers.slice(1).map((each) => (
+            <Panel key={each.run} title={each.question}>
+              <p>{each.answer}</p>
+            </Panel>
+          ))}
+        <Earlier opened={opened} shown={answers} />
       </div>
     </>
   );
 }
 
+/** What is done for a question while it is answered: the plan, its steps, the answer. */
+function Progress({ question, session }: { question: string; session: string }) {
+  const { plan, results, isPlanned } = useProgress(session);
+  const done = new Map(results.map((each) => [each.step, each]));
+  const isRead = isPlanned && plan.every((step) => done.has(step.id));
+  return (
+    <Panel title="Working" aside={<span className="muted clip">{question}</span>}>
+      <div role="status" aria-label="Progress">
+        <ul className="stack tight">
+          <li className="row">
+            <State state={isPlanned ? "done" : "running"} word={isPlanned ? "planned" : "planning"} />
+            {isPlanned && <span className="soft">{plan.length === 1 ? "1 step" : `${plan.length} steps`}</span>}
+          </li>
+          {plan.map((step) => {
+            const result = done.get(step.id);
+            const isNext = step.depends_on.every((each) => done.has(each));
+            return (
+              <li className="row" key={step.id}>
+                {result ? (
+                  <State state={result.error ? "failed" : "done"} word={result.error ? "failed" : `${number(result.rows ?? 0)} ${result.rows === 1 ? "row" : "rows"}`} />
+                ) : (
+                  <State state={isNext ? "running" : "pending"} word={isNext ? "reading" : "waits"} />
+                )}
+                <span className="soft">{result?.error ?? step.description}</span>
+              </li>
+            );
+          })}
+          {isPlanned && (
+            <li className="row">
+              <State state={isRead ? "running" : "pending"} word={isRead ? "writing the answer" : "answer"} />
+            </li>
+          )}
+        </ul>
+      </div>
+    </Panel>
+  );
+}
+
+interface Again {
+  edit: (question: string) => void;
+  again: (question: string) => void;
+}
+
+/** A question of before, with the rows that it rested on then. */
+function Opened({ id, edit, again, mayAsk }: Again & { id: string; mayAsk: boolean }) {
+  const { rows, error, again: read } = useQueryOnce<Question>("question", { id });
+  const question = rows?.[0];
+  const isOpen = question && !question.answer && ["pending", "running", "waiting_retry"].includes(question.state ?? "");
+  useEffect(() => {
+    if (!isOpen) return;
+    const timer = setInterval(read, 2_000);
+    return () => clearInterval(timer);
+  }, [isOpen, read]);
+  if (error && !rows)
+    return (
+      <Panel title="Question" flush>
+        <Problem error={error} again={read} />
+      </Panel>
+    );
+  if (rows === null) return <Panel label="Question" flush busy><Skeleton /></Panel>;
+  if (!question) return <Panel title="Question"><p>Question {id} does not exist, or it is not yours.</p></Panel>;
+  if (isOpen) return <Progress question={question.text} session={question.session} />;
+  if (!question.answer)
+    return (
+      <Panel title="Not answered" aside={<State state="failed" />} end={mayAsk && <AskAgain question={question.text} edit={edit} again={again} />}>
+        <p className="muted">{question.text}</p>
+        <p>{question.reason ?? "The question was ended before it was answered."}</p>
+      </Panel>
+    );
+  return <Answered answer={answerOf(question)} edit={mayAsk ? edit : undefined} again={again} at={question.asked_at} />;
+}
+
+function AskAgain({ question, edit, again }: Again & { question: string }) {
+  return (
+    <>
+      <button className="btn quiet small" type="button" onClick={() => edit(question)}>
+        <Icon name="edit" small />
+        Edit
+      </button>
+      <button className="btn quiet small" type="button" onClick={() => again(question)}>
+        <Icon name="retry" small />
+        Ask again
+      </button>
+    </>
+  );
+}
+
+/** The caller's own questions. */
+function Earlier({ opened, shown }: { opened: string | undefined; shown: readonly Answer[] }) {
+  const { rows } = useQuestions();
+  const [isAll, showAll] = useState(false);
+  const runs = new Set(shown.map((each) => String(each.run)));
+  const earlier = rows.filter((row) => opened || !runs.has(row.run_id ?? ""));
+  if (earlier.length === 0) return null;
+  return (
+    <Panel
+      title="Your questions"
+      id="questions"
+      foot={
+        !isAll && earlier.length > FEW ? (
+          <button className="btn quiet small" type="button" onClick={() => showAll(true)}>
+            {earlier.length - FEW} more
+          </button>
+        ) : undefined
+      }
+      flush
+    >
+      <Table<QuestionRow>
+        label="Your questions"
+        rows={isAll ? earlier : earlier.slice(0, FEW)}
+        rowKey={(row) => row.id}
+        columns={[
+          {
+            title: "Question",
+            className: "c0",
+            cell: (row) => (
+              <Link className="plain clip" to="/ask" search={{ question: row.id } as never} aria-current={row.id === opened || undefined}>
+                {row.text} <span className="muted">{row.answer ?? row.reason}</span>
+              </Link>
+            ),
+          },
+          { title: "State", className: "inline nowrap", cell: (row) => <QuestionState row={row} /> },
+          { title: "Asked", label: "Asked", className: "num nowrap inline", cell: (row) => <Time at={row.asked_at} /> },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+function QuestionState({ row }: { row: QuestionRow }) {
+  if (row.status && row.status in STATUS) {
+    const [state, word] = STATUS[row.status];
+    return <State state={state} word={word} />;
+  }
+  return <State state={row.state ?? "cancelled"} />;
+}
+
 interface QuestionProps {
+  field: RefObject<HTMLTextAreaElement | null>;
   text: string;
   setText: (text: string) => void;
   isAsking: boolean;
@@ -140,7 +263,7 @@ interface QuestionProps {
   onAsk: () => void;
 }
 
-function Question({ text, setText, isAsking, isReply, count, onAsk }: QuestionProps) {
+function QuestionForm({ field, text, setText, isAsking, isReply, count, onAsk }: QuestionProps) {
   const submit = (event: FormEvent) => {
     event.preventDefault();
     onAsk();
@@ -153,6 +276,7 @@ function Question({ text, setText, isAsking, isReply, count, onAsk }: QuestionPr
         </label>
         <textarea
           id="question"
+          ref={field}
           rows={2}
           maxLength={20_000}
           autoFocus
@@ -163,14 +287,9 @@ function Question({ text, setText, isAsking, isReply, count, onAsk }: QuestionPr
         />
         <div className="row wrap">
           {count > 0 && <span className="chip">{count === 1 ? "1 question" : `${count} questions`} in this session</span>}
-          {isAsking && (
-            <span role="status">
-              <State state="running" bare word="planning and reading" />
-            </span>
-          )}
           <span className="end row">
             <span className="muted hide-s">
-              <kbd>⌘↵</kbd>
+              <kbd>{isMac ? "⌘↵" : "Ctrl ↵"}</kbd>
             </span>
             <button className="btn primary" type="submit" disabled={isAsking || !text.trim()}>
               {isReply ? "Reply" : "Ask"}
@@ -189,15 +308,37 @@ const STATUS: Record<Answer["status"], [state: string, word: string]> = {
   error: ["failed", "failed"],
 };
 
-function Answered({ answer }: { answer: Answer }) {
+interface AnsweredProps {
+  answer: Answer;
+  edit: Again["edit"] | undefined;
+  again: Again["again"];
+  at?: string;
+}
+
+function Answered({ answer, edit, again, at }: AnsweredProps) {
   const [state, word] = STATUS[answer.status];
   const last = answer.steps.find((each) => each.step === answer.last);
   return (
     <div className={last ? "grid-2 break-m" : "stack"}>
       <div className="stack">
-        <Panel title={answer.status === "clarify" ? "Question back" : "Answer"} aside={<State state={state} word={word} />} end={<Copy text={answer.answer} />}>
+        <Panel title={answer.status === "clarify" ? "Question back" : "Answer"} aside={<State state={state} word={word} />}
+          end={
+            <>
+              {edit && <AskAgain question={answer.question} edit={edit} again={again} />}
+              <Copy text={answer.answer} />
+            </>
+          }
+        >
           <div className="stack tight">
-            <p className="muted">{answer.question}</p>
+            <p className="muted">
+              {answer.question}
+              {at && (
+                <>
+                  {" "}
+                  · asked <Time at={at} />
+                </>
+              )}
+            </p>
             <p className="answer" role="status">
               {answer.answer}
             </p>
@@ -277,7 +418,7 @@ function Result({ result }: { result: StepResult }) {
               <tr key={n}>
                 {row.map((each, at) => (
                   <td key={at} className={isNumber(result.columns[at]?.[1]) ? "num" : undefined}>
-                    {each ?? <span className="null-v">NULL</span>}
+                    {each === "" ? <Blank /> : (each ?? <span className="null-v">NULL</span>)}
                   </td>
                 ))}
               </tr>

@@ -1,1 +1,0 @@
-import{r as e}from"./jsx-runtime-BX5dh3L7.js";import{i as t}from"./link-D6DfEmFf.js";import{g as n}from"./icon-CmtpL2ro.js";var r=e(n(),1);function i(e){let n=t();return r.useCallback(t=>n.navigate({...t,from:t.from??e?.from}),[e?.from,n])}export{i as t};

@@ -1,0 +1,99 @@
+// Asks, looks at what is done meanwhile, and at questions of before; prints what it saw as JSON.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+import { chromium } from "playwright-core";
+
+const { link, other, chromium: program, shots } = JSON.parse(process.argv[2]);
+const base = new URL(link).origin;
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
+flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
+const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
+const seen = { errors: [], axe: [], wide: [] };
+
+async function open() {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" });
+  context.setDefaultTimeout(20_000);
+  const page = await context.newPage();
+  page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
+  page.on("pageerror", (error) => seen.errors.push(String(error)));
+  return page;
+}
+
+async function check(page, name) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(async () => (await window.axe.run()).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
+  for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
+  if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(name);
+  if (shots) await page.screenshot({ path: `${shots}/${name}.png` });
+}
+
+const page = await open();
+await page.goto(link);
+await page.waitForSelector(".figures");
+await page.goto(`${base}/ask`);
+await page.waitForSelector("#question");
+
+// While a question is answered, its plan and results are shown as they are recorded.
+await page.keyboard.type("How many tickets are there in each category?");
+await page.keyboard.press("Control+Enter");
+await page.waitForSelector("[aria-label=Progress] :text-is('planning')");
+await page.waitForSelector("[aria-label=Progress] :text-is('planned')");
+seen.planned = await page.locator("[aria-label=Progress] li").allInnerTexts();
+await check(page, "progress");
+await page.waitForSelector("[aria-label=Progress] :text-is('3 rows')");
+seen.read = await page.locator("[aria-label=Progress] li").allInnerTexts();
+await page.waitForSelector("svg.chart");
+seen.gone = await page.locator("[aria-label=Progress]").count();
+
+// Edit puts the question back; what is sent then is another one, which fails.
+await page.click("button:has-text('Edit')");
+seen.field = await page.inputValue("#question");
+seen.focused = await page.evaluate(() => document.activeElement.id);
+await page.fill("#question", "Which failure?");
+await page.keyboard.press("Control+Enter");
+await page.waitForSelector("[role=alert]");
+seen.kept = await page.inputValue("#question");
+
+// After a reload they are listed; one is opened with its rows, and asked again.
+await page.goto(`${base}/ask`);
+await page.waitForSelector("#questions tbody tr:nth-child(2)");
+seen.listed = await page.locator("#questions tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].slice(0, 2).map((cell) => cell.innerText.trim()).join("\t")));
+await page.click("#questions a:has-text('each category')");
+await page.waitForURL(/question=/);
+await page.waitForSelector("svg.chart");
+await page.waitForSelector("svg.plan");
+seen.answer = await page.locator(".answer").innerText();
+seen.rows = await page.locator("[aria-label=Rows] tbody tr").allInnerTexts();
+seen.statements = await page.locator("pre.code").allInnerTexts();
+for (const theme of ["light", "dark"]) {
+  await page.emulateMedia({ colorScheme: theme });
+  for (const width of [1440, 1024, 390]) {
+    await page.setViewportSize({ width, height: 900 });
+    await check(page, `asked-${width}-${theme}`);
+  }
+}
+await page.setViewportSize({ width: 1440, height: 900 });
+await page.click("button:has-text('Ask again')");
+await page.waitForSelector("[aria-label=Progress]");
+await page.waitForSelector(".answer");
+await page.waitForFunction(() => document.querySelectorAll("#questions tbody tr").length === 2);
+seen.path = new URL(page.url()).pathname + new URL(page.url()).search;
+await page.click("#questions a:has-text('Which failure')");
+await page.waitForSelector("h2:has-text('Not answered')");
+seen.reason = await page.locator("section:has(h2:has-text('Not answered'))").innerText();
+
+// Nobody else sees them.
+const stranger = await open();
+await stranger.goto(`${base}/sign-in`);
+await stranger.evaluate((token) => fetch("v1/session", { method: "POST", headers: { "content-type": "application/json", "x-walagent-request": "1" }, body: JSON.stringify({ token }) }), other);
+const read = (name) => stranger.evaluate(async (path) => (await (await fetch(path)).json()).rows, `v1/queries/console.${name}`);
+await stranger.goto(`${base}/ask`);
+await stranger.waitForSelector("text=You cannot ask here");
+const own = await page.evaluate(async () => (await (await fetch("v1/queries/console.questions")).json()).rows);
+seen.own = own.length;
+seen.others = [await read("questions"), await read(`question?id=${own[0].id}`), await read(`question_steps?session=${own[0].session}`)];
+
+console.log(JSON.stringify(seen));
+await browser.close();
