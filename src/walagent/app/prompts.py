@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 
 from walagent.agent.prompt import build_request
 from walagent.agent.turn_decider import TurnDecider
+from walagent.console.guard import RefusedError
 from walagent.message import Json, ModelSpec, Request, Text
 from walagent.moves import Prompt
 from walagent.run import Claim, RunSpec, Step, StepKind
@@ -23,19 +24,32 @@ select r.id, r.kind, r.attachment_id, r.attachment_version, r.change, r.key, r.d
           from agent_internal.merged_change m where m.run_id = r.id),
        (select s.content from agent.step s
          where s.run_id = r.id and r.kind = 'turn' and s.content ? 'turn'
-         order by s.seq limit 1)
+         order by s.seq limit 1),
+       agent_internal.shown(r.change, r.attachment_id, (select agent_internal.readable()))
+           ->> 'hidden'
   from agent.run r
- where r.id = %s and r.kind in ('agent', 'turn') and r.attachment_id is not null
+ where r.id = %(run)s and r.kind in ('agent', 'turn') and r.attachment_id is not null
 """
 _FRAME: Final = re.compile(r"^<\w+ ([0-9a-f]{16})>$", re.MULTILINE)
 
 
 async def first_prompt(conn: AsyncConnection[Any], run: int) -> dict[str, Json] | None:
-    """Return the first request of a run; None if the caller cannot see it, or it has none."""
-    row = await (await conn.execute(_RUN, (run,))).fetchone()
-    if row is None or (row[1] == "turn" and row[-1] is None):
+    """Return the first request of a run; None if the caller cannot see it, or it has none.
+
+    Raises:
+        RefusedError: it has columns that the caller cannot read.
+    """
+    row = await (await conn.execute(_RUN, {"run": run})).fetchone()
+    if row is None or (row[1] == "turn" and row[-2] is None):
         return None
-    *columns, begun = row
+    *columns, begun, hidden = row
+    if int(hidden or 0):
+        raise RefusedError(
+            403,
+            "the prompt has columns that your login cannot read",
+            "42501",
+            "It needs SELECT on them, or the role approver.",
+        )
     attachment = await attachment_version(conn, row[2], row[3])
     if attachment is None:
         return None

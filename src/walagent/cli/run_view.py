@@ -50,6 +50,8 @@ def _change(change: Mapping[str, Any]) -> Iterator[str]:
         row: Mapping[str, object] = change.get(side) or {}
         for name, value in row.items():
             yield f"{_INDENT}{side} {clean(name)}: {_shortened(cell(value))}"
+    if hidden := change.get("hidden"):
+        yield f"{_INDENT}hidden: {hidden} columns that this login cannot read"
     if cut := change.get("truncated"):
         yield f"{_INDENT}truncated: {cell(list(cut))}"
 

@@ -83,6 +83,8 @@ export interface Change {
   old?: Record<string, unknown> | null;
   unchanged?: string[];
   truncated?: Record<string, number>;
+  /** How many columns the login of this principal cannot read in the table. */
+  hidden?: number;
 }
 
 /** `run_steps`: live; parameter: run. */

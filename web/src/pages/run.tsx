@@ -459,7 +459,7 @@ function ChangePanel({ run, change, title = "Change" }: { run: RunDetail; change
       id={title === "Change" ? "s0" : undefined}
       title={title}
       aside={<span className="chip mono">{op.toUpperCase()}</span>}
-      end={<Copy text={() => changeSql(change)} label="Copy as SQL" />}
+      end={change.hidden ? undefined : <Copy text={() => changeSql(change)} label="Copy as SQL" />}
       flush
       foot={
         run.relation && run.key ? (
@@ -469,13 +469,18 @@ function ChangePanel({ run, change, title = "Change" }: { run: RunDetail; change
         ) : undefined
       }
     >
-      {op === "update" && before && after ? (
+      {!before && !after ? null : op === "update" && before && after ? (
         <RowDiff title="column" before={before} after={after} />
       ) : op === "delete" ? (
         <RowTable row={before ?? {}} kind="delete" label="Deleted row" />
       ) : (
         <RowTable row={after ?? {}} kind={op === "insert" ? "insert" : "insert"} label="Row of the change" />
       )}
+      {change.hidden ? (
+        <p className="note muted">
+          {change.hidden === 1 ? "1 column is" : `${change.hidden} columns are`} hidden: the role approver sees them, and a principal whose login can read them in the table.
+        </p>
+      ) : null}
       {change.unchanged?.length ? <p className="note muted">{change.unchanged.join(", ")}: unchanged large values, which the WAL leaves out.</p> : null}
       {change.truncated ? <p className="note muted">{Object.keys(change.truncated).join(", ")}: shortened, as the model got it.</p> : null}
       {compares && <RowNow run={run} before={after ?? before ?? {}} />}

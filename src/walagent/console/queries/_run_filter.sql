@@ -29,4 +29,4 @@ and (%(q)s = ''
      -- Text of rows has no index: it is searched in the newest 10,000 runs.
      or (%(q)s !~ '^[0-9]{1,18}$'
          and r.id > (select max(n.id) from agent.run n) - 10000
-         and (strpos(lower(r.change ->> 'new'), lower(%(q)s)) > 0 or strpos(lower(r.error ->> 'reason'), lower(%(q)s)) > 0)))
+         and (strpos(lower((case when (select agent_internal.readable()) is null then r.change else agent_internal.shown(r.change, r.attachment_id, (select agent_internal.readable())) end) ->> 'new'), lower(%(q)s)) > 0 or strpos(lower(r.error ->> 'reason'), lower(%(q)s)) > 0)))

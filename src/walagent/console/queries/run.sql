@@ -7,7 +7,8 @@ select
        coalesce(v.definition ->> 'model', (select coalesce(s.content ->> 'registered', s.content ->> 'model') from agent.step s
                                             where s.run_id = r.id and s.kind = 'reply' order by s.seq limit 1)) as model,
        v.definition ->> 'run_as' as run_as,
-       case when r.change ? 'op' then r.change end as change,
+       case when r.change ? 'op' then
+           agent_internal.shown(r.change, r.attachment_id, (select agent_internal.readable())) end as change,
        '[]'::jsonb as merged,
        r.commit_lsn::text, r.ordinal, r.generation, null::text as xid, r.ordering_key, r.worker, r.lease_expires_at, r.cause_run, r.depth,
        case when r.reason <> 'change' then r.reason

@@ -10,7 +10,7 @@ select r.id,
        r.state::text,
        r.key,
        r.ordering_key,
-       r.change,
+       agent_internal.shown(r.change, r.attachment_id, (select agent_internal.readable())) as change,
        r.commit_lsn::text,
        r.ordinal,
        r.committed_at,
@@ -34,7 +34,8 @@ select r.id,
        coalesce(v.definition ->> 'model', (select coalesce(s.content ->> 'registered', s.content ->> 'model') from agent.step s
                                             where s.run_id = r.id and s.kind = 'reply' order by s.seq limit 1)) as model,
        v.definition ->> 'run_as' as run_as,
-       (select coalesce(jsonb_agg(m.change order by m.commit_lsn, m.ordinal), '[]')
+       (select coalesce(jsonb_agg(agent_internal.shown(m.change, m.attachment_id, (select agent_internal.readable()))
+                                  order by m.commit_lsn, m.ordinal), '[]')
           from agent_internal.merged_change m
          where m.run_id = r.id) as merged,
        (select coalesce(jsonb_agg(jsonb_build_object(
