@@ -6,8 +6,9 @@ import { useLiveQuery } from "@tanstack/react-db";
 import { createElement, useEffect } from "react";
 import { create } from "react-test-renderer";
 import { createInterface } from "node:readline";
+import { multiplexed } from "../../web/packages/fetch-client/index.js";
 
-const { shapeOptions, syncMode, key = "id", timeout = 20_000 } = JSON.parse(process.argv[2]);
+const { shapeOptions, socket, syncMode, key = "id", timeout = 20_000 } = JSON.parse(process.argv[2]);
 const print = (value) =>
   console.log(JSON.stringify(value, (_, each) => (typeof each === "bigint" ? Number(each) : each)));
 
@@ -28,6 +29,7 @@ const items = createCollection(
     syncMode,
     shapeOptions: {
       ...shapeOptions,
+      ...(socket ? { fetchClient: multiplexed(socket) } : {}),
       // As patient as by default, with shorter pauses.
       backoffOptions: { initialDelay: 20, maxDelay: 500, multiplier: 1.5 },
       // An answer that was cut off has status 200: only this lets the client ask again.

@@ -1,11 +1,12 @@
 // Follow a shape with the public client; print its rows as a line of JSON whenever they change.
 import { Shape, ShapeStream } from "@electric-sql/client";
 
-const { url, liveSse, params } = JSON.parse(process.argv[2]);
+const { url, liveSse, params, headers } = JSON.parse(process.argv[2]);
 const stream = new ShapeStream({
   url,
   params,
   liveSse,
+  headers,
   onError: (error) => {
     console.log(JSON.stringify({ error: String(error), status: error.status }));
   },

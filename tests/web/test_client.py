@@ -13,12 +13,16 @@ from tests.helpers.burn import note_migrations
 from tests.helpers.cutting import cutting
 from tests.helpers.database import run_all, until
 from tests.helpers.node import Script, needs_node, script
-from tests.helpers.shapes import SECRET, serving
+from tests.helpers.people import person
+from tests.helpers.shapes import SECRET, Served, serving
 from tests.helpers.sync_process import sync_process
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
+from walagent.sync.query import NamedQuery
 
 pytestmark = [pytest.mark.web, needs_node]
+MINE, OURS = (f"00000000-0000-4000-8000-00000000000{n}" for n in (1, 2))
+TITLES = NamedQuery("titles", "select title from agent.thread", ("title",))
 TABLE = """
 create table item (
     id bigint primary key, title text, n integer, done boolean not null default false
@@ -96,6 +100,41 @@ async def test_rows_move_in_and_out(conn: AsyncConnection, dsn: str) -> None:
         await client.until([row(1, "one", 11, done=False), TWO])
         await run_all(conn, "update item set done = true where id = 2")
         await client.until([row(1, "one", 11, done=False)])
+
+
+@pytest.mark.usefixtures("slot")
+@pytest.mark.parametrize("sse", [False, True], ids=["long-poll", "sse"])
+async def test_rows_of_a_principal_move_in_and_out(
+    conn: AsyncConnection,
+    dsn: str,
+    sse: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """A named shape: threads that a person joins and leaves, and nothing of others."""
+    ann, bob = [await person(conn, name) for name in ("ann", "bob")]
+    async with serving(conn, dsn, queries={"titles": TITLES}) as served:
+        shape = {"url": f"{served.url}s/titles", "liveSse": sse}
+        headers = {"Authorization": f"Bearer {ann}"}
+        async with script("follow.mjs", {**shape, "headers": headers}) as client:
+            await client.until([])
+            for token, title, identifier in ((ann, "mine", MINE), (bob, "of bob", OURS)):
+                await does(served, token, "open_thread", title=title, members="", id=identifier)
+            await client.until([{"title": "mine"}])
+            await does(served, bob, "add_member", thread=OURS, name="ann")
+            await client.until([{"title": "mine"}, {"title": "of bob"}])
+            await does(served, bob, "rename_thread", thread=OURS, title="ours")
+            await client.until([{"title": "mine"}, {"title": "ours"}])
+            await does(served, bob, "remove_member", thread=OURS, name="ann")
+            await client.until([{"title": "mine"}])
+            await does(served, bob, "rename_thread", thread=OURS, title="a secret")
+            await does(served, ann, "rename_thread", thread=MINE, title="still mine")
+            await client.until([{"title": "still mine"}])
+        assert not any(each["title"] == "a secret" for rows in client.shown for each in rows)
+
+
+async def does(served: Served, token: str, name: str, /, **values: str) -> None:
+    """Write as a person."""
+    answer = await served.mutate(token, f"console.{name}", **values)
+    assert answer.status_code == 200, answer.text
 
 
 @pytest.mark.usefixtures("slot")

@@ -58,15 +58,24 @@ async def table(conn: AsyncConnection) -> Rows:
 
 @asynccontextmanager
 async def page(
-    port: int, *, sse: bool = False, key: str = "id", **params: object
+    port: int, mode: str = "long-poll", *, sync: str = "eager", **params: object
 ) -> AsyncIterator[Script]:
-    """A component that shows the table."""
+    """A component that shows the table.
+
+    Args:
+        mode: how it hears of changes.
+        sync: which rows its collection has.
+    """
+    url = f"http://127.0.0.1:{port}/v1"
     shape = {
-        "url": f"http://127.0.0.1:{port}/v1/shape",
-        "liveSse": sse,
+        "url": f"{url}/shape",
+        "liveSse": mode == "sse",
         "params": {"secret": SECRET, "table": "item", **params},
     }
-    async with script("collection.mjs", {"shapeOptions": shape, "key": key}) as shown:
+    options: dict[str, object] = {"shapeOptions": shape, "syncMode": sync}
+    if mode == "multiplex":
+        options["socket"] = f"{url}/multiplex"
+    async with script("collection.mjs", options) as shown:
         yield shown
 
 
@@ -77,7 +86,7 @@ async def shown(conn: AsyncConnection, statement: str, wanted: Rows | None, *pag
         await each.until(await table(conn) if wanted is None else wanted)
 
 
-MODES = pytest.mark.parametrize("sse", [False, True], ids=["long-poll", "sse"])
+MODES = pytest.mark.parametrize("mode", ["long-poll", "sse", "multiplex"])
 
 
 @pytest.mark.usefixtures("slot")
@@ -85,14 +94,14 @@ MODES = pytest.mark.parametrize("sse", [False, True], ids=["long-poll", "sse"])
 async def test_pages_show_the_table(
     conn: AsyncConnection,
     dsn: str,
-    sse: bool,  # noqa: FBT001 - a parameter of the test
+    mode: str,
 ) -> None:
     """Two pages, at first and after each kind of change, one of them a part of the rows."""
     async with (
         serving(conn, dsn) as served,
-        page(served.port, sse=sse) as one,
-        page(served.port, sse=sse) as two,
-        page(served.port, sse=sse, where="n > $1", params={"1": "10"}) as part,
+        page(served.port, mode) as one,
+        page(served.port, mode) as two,
+        page(served.port, mode, where="n > $1", params={"1": "10"}) as part,
     ):
         both = (one, two)
         await shown(conn, "select", None, *both)
@@ -119,10 +128,10 @@ async def test_pages_show_the_table(
 async def test_pages_follow_a_table_that_is_altered(
     conn: AsyncConnection,
     dsn: str,
-    sse: bool,  # noqa: FBT001 - a parameter of the test
+    mode: str,
 ) -> None:
     """A new column, one that goes, another type: the page has the table's rows."""
-    async with serving(conn, dsn) as served, page(served.port, sse=sse) as shows:
+    async with serving(conn, dsn) as served, page(served.port, mode) as shows:
         await shows.until(await table(conn))
         await run_all(conn, "alter table item add extra int default 7")
         await run_all(conn, "update item set n = 2 where id = 1")
@@ -143,10 +152,10 @@ async def test_pages_follow_a_table_that_is_altered(
 async def test_a_shape_that_ends_is_fetched_again(
     conn: AsyncConnection,
     dsn: str,
-    sse: bool,  # noqa: FBT001 - a parameter of the test
+    mode: str,
 ) -> None:
     """Rows that were deleted meanwhile go."""
-    async with serving(conn, dsn) as served, page(served.port, sse=sse) as shows:
+    async with serving(conn, dsn) as served, page(served.port, mode) as shows:
         await shows.until(await table(conn))
         for n in range(3):
             served.engine.drop_all("the test says so")
@@ -159,7 +168,7 @@ async def test_a_shape_that_ends_is_fetched_again(
 async def test_a_connection_can_be_lost_at_every_point(
     conn: AsyncConnection,
     dsn: str,
-    sse: bool,  # noqa: FBT001 - a parameter of the test
+    mode: str,
 ) -> None:
     """Within headers, a message, between answers: the page ends with the table's rows."""
     chance = random.Random(random.getrandbits(32))  # repeated by --randomly-seed
@@ -167,7 +176,7 @@ async def test_a_connection_can_be_lost_at_every_point(
     async with (
         serving(conn, dsn, hold=0.2, stream=0.5) as served,
         cutting(served.port, points) as cutter,
-        page(cutter.port, sse=sse) as shows,
+        page(cutter.port, mode) as shows,
         asyncio.timeout(120),
     ):
         n = 10
@@ -185,6 +194,27 @@ async def test_a_connection_can_be_lost_at_every_point(
             await asyncio.sleep(0.05)  # changes at some pace, not a wait for something
         await shows.until(await table(conn))
     assert cutter.cuts > 20
+
+
+@pytest.mark.usefixtures("slot")
+@pytest.mark.parametrize("sync", ["on-demand", "progressive"])
+async def test_pages_that_load_a_part_follow_the_table(
+    conn: AsyncConnection, dsn: str, sync: str
+) -> None:
+    """Rows come as subsets; each kind of change, must-refetch and a write reach them."""
+    async with serving(conn, dsn) as served, page(served.port, sync=sync) as shows:
+        await shown(conn, "select", None, shows)
+        await shown(conn, "insert into item values (3, 'three', null)", None, shows)
+        await shown(conn, "update item set title = 'x' where id = 2", None, shows)
+        await shown(conn, "update item set id = 30 where id = 2", None, shows)
+        await shown(conn, "delete from item where id = 1", None, shows)
+        served.engine.drop_all("the test says so")
+        await shown(conn, "insert into item values (4, 'four', 4)", None, shows)
+        shows.send(command="insert", row=row(5, "mine", 5))
+        await shows.find("write")
+        shows.send(txid=await _written(conn, "insert into item values (5, 'mine', 5)"))
+        assert await shows.find("persisted") == "insert"
+        await shown(conn, "truncate item; insert into item values (6, 'six', 6)", None, shows)
 
 
 @pytest.mark.usefixtures("slot")
@@ -293,7 +323,7 @@ async def test_a_daemon_that_is_killed_starts_again(
     conn: AsyncConnection,
     dsn: str,
     tmp_path: Path,
-    sse: bool,  # noqa: FBT001 - a parameter of the test
+    mode: str,
 ) -> None:
     """The page has the table's rows, and a write that was under way is resolved."""
     await note_migrations(dsn)
@@ -302,7 +332,7 @@ async def test_a_daemon_that_is_killed_starts_again(
     port = sockets[0].getsockname()[1]
     for each in sockets:
         each.close()
-    async with daemon(dsn, tmp_path, port) as first, page(port, sse=sse) as shows:
+    async with daemon(dsn, tmp_path, port) as first, page(port, mode) as shows:
         await shows.until(await table(conn))
         shows.send(command="insert", row=row(3, "mine", 3))
         await shows.find("write")
