@@ -1,0 +1,93 @@
+"""Markup in every text that a user can write: the pages show it, and none of it becomes one."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.browser import CHROMIUM, MARKS, use
+from tests.helpers.database import run_all, until, value
+from tests.helpers.desk import desk
+from tests.helpers.talk import invite_people
+
+pytestmark = [*MARKS, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")]
+
+TEXT = "<img src=x onerror=owned=1>\"'><script>owned=1;alert(1)</script>[x](javascript:alert(1))"
+NAME = "<img src=x onerror=owned=1>"  # of a person, a table or a column: 63 bytes
+COLUMN = "<iframe src=javascript:owned=1 onerror=owned>"
+TEXTS = f"""
+create or replace function page_engineer(ticket_id bigint) returns text language plpgsql as $$
+begin
+    raise exception $x${TEXT}$x$ using errcode = '42501', hint = $x${TEXT}$x$;
+end $$;
+create table "{NAME}" (id bigint primary key, "{COLUMN}" text);
+select agent.attach('"{NAME}"'::regclass, model => 'script', name => 'marked',
+    system_prompt => $x${TEXT}$x$, tools => '{{update_row}}', writes => '{{"{COLUMN}"}}');
+select agent.create_principal($x${NAME}$x$, display_name => $x${TEXT}$x$);
+"""
+ROWS = f"""
+insert into ticket (subject, body)
+values ($x${TEXT}$x$, 'annual renewal'), ($x${TEXT}$x$, 'outage'), ($x${TEXT}$x$, 'archive');
+insert into "{NAME}" values (1, $x${TEXT}$x$);
+"""
+SETTLED = """
+select count(*) = 12 from agent.run
+ where state in ('succeeded', 'failed', 'dead', 'waiting_approval') and kind = 'agent'
+"""
+THREAD = f"""
+with opened as (select agent.open_thread($x${TEXT}$x$, '{{anna}}') as id)
+select agent.post(id, $x${TEXT}$x$) from opened;
+insert into agent.member (tenant, thread_id, principal)
+select 'default', id, $x${NAME}$x$ from agent.thread on conflict do nothing;
+select agent.add_fact(id, $x${NAME}$x$, $x${TEXT}$x$, $x${TEXT}$x$, $x${TEXT}$x$, 0.9)
+  from agent.thread;
+select agent.pause('triage', $x${TEXT}$x$);
+"""
+
+
+async def test_markup_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
+    """On each page of the console, and in what opens on it."""
+    async with desk(conn, dsn, tmp_path) as started:
+        await invite_people(conn, started)
+        await run_all(conn, TEXTS)
+        await until(conn, "select bool_and(active_from is not null) from agent.attachment_version")
+        await run_all(conn, ROWS)
+        await until(conn, SETTLED)
+        await run_all(conn, THREAD)
+        thread = await value(conn, "select id::text from agent.thread")
+        failed = await value(
+            conn, "select max(id) from agent.run where state in ('failed', 'dead')"
+        )
+        marked = await value(
+            conn, "select max(id) from agent.run_overview where attachment = 'marked'"
+        )
+        table = quote(f"public.{NAME}", safe="")
+        paths = [
+            "/",
+            "/runs",
+            f"/runs/{failed}",
+            f"/runs/{marked}",
+            f"/runs?panel={failed}",
+            "/approvals",
+            "/approvals?tab=history",
+            "/agents",
+            "/agents/triage",
+            "/agents/marked",
+            "/agents/marked/edit",
+            "/attach",
+            "/threads",
+            f"/threads/{thread}",
+            f"/threads/{thread}?computer=1",
+            "/tables",
+            f"/tables/{table}",
+            "/ask",
+            "/cost",
+            "/wal",
+            "/failed",
+        ]
+        seen = await use("markup.mjs", link=started.link, paths=paths)
+    without = {"/approvals?tab=history", "/ask", "/cost", "/failed"}  # or only in what opens
+    assert {path for path in paths if not seen["shown"][path]} == without
+    assert (seen["dialogs"], seen["made"], seen["refused"]) == (0, [], [])
+    assert set(seen["requests"]) == {started.url}
