@@ -7,7 +7,8 @@ import httpx2 as httpx
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.people import person
+from tests.helpers.database import rows, value
+from tests.helpers.people import person, token_of
 from tests.helpers.shapes import Served, serving
 from walagent.config import Replication
 from walagent.config.sections import MutationEntry
@@ -118,3 +119,24 @@ async def test_a_named_shape_refuses_what_it_does_not_have(desk: Desk) -> None:
     del query["expired_handle"]
     answer = await desk.served.http.get(url, params=query, headers=headers)
     assert answer.json()["errors"] == {"titel": ["is no parameter of shape titled"]}
+
+
+async def test_a_refused_write_is_in_the_audit(desk: Desk, conn: AsyncConnection) -> None:
+    """With principal and mutation, without arguments; a token of nobody leaves nothing."""
+    viewer, reader = await person(conn, "vic", "viewer"), await token_of(conn, "ann", "read")
+    before = await value(conn, "select count(*) from agent.audit")
+    run = b'{"run": "1", "reason": "secret words"}'
+    for token in (viewer, reader):
+        answer = await Desk(desk.served, token).mutate("console.cancel", run)
+        assert answer.status_code == httpx.codes.FORBIDDEN, answer.text
+    for token, name in (("wla_unknown", "console.cancel"), (viewer, "console.nothing")):
+        assert (await Desk(desk.served, token).mutate(name, run)).status_code in {401, 404}
+    found = await rows(
+        conn,
+        "select principal, action, object, detail ->> 'sqlstate' from agent.audit"
+        f" where number > {before} order by number",
+    )
+    refused = ("request.refused", "mutation console.cancel", "42501")
+    assert found == [("vic", *refused), ("ann", *refused)]
+    text = await value(conn, "select string_agg(a::text, '') from agent.audit a")
+    assert "secret words" not in str(text)

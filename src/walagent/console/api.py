@@ -66,8 +66,9 @@ _LOCAL: Final = b"set local statement_timeout = '20s'; set local jit = off"
 _CONCURRENT: Final = 6  # statements; shapes need connections, too
 
 _UNAVAILABLE: Final = 503
+_DENIED: Final = "42501"  # insufficient_privilege
 _STATUS: Final = {
-    "42501": 403,  # insufficient_privilege
+    _DENIED: 403,
     "WA003": 409,  # the state of a run changed meanwhile
     "WA005": 409,  # another person decided
     "WA018": 401,
@@ -426,6 +427,13 @@ class ConsoleApi:
         await _answer(asked.send, 200, found)
 
     async def _mutate(self, asked: _Request, name: str) -> None:
+        try:
+            await self._execute(asked, name)
+        except (RefusedError, WalagentError) as error:
+            await self._audit_refusal(asked, name, error)
+            raise
+
+    async def _execute(self, asked: _Request, name: str) -> None:
         declared = self._offer.mutations.get(name)
         if declared is None:
             raise RefusedError(404, f'there is no mutation "{name}"')
@@ -455,6 +463,21 @@ class ConsoleApi:
         if login is not None:
             txid, result = await self._write_as(asked, login, text, values)
         await _answer(asked.send, 200, {"txid": txid, "result": result})
+
+    async def _audit_refusal(
+        self, asked: _Request, name: str, error: RefusedError | WalagentError
+    ) -> None:
+        """Record that a principal may not do this: the transaction that was refused is gone."""
+        state = error.code if isinstance(error, RefusedError) else error.sqlstate
+        if state != _DENIED:
+            return
+        try:
+            async with self._free, self._engine.connection() as conn, conn.transaction():
+                await act_as(conn, asked.token, find=self._find)
+                statement = "select agent_internal.audit_refused_request(%s, %s)"
+                await conn.execute(statement, (f"mutation {name}", state))
+        except (RefusedError, WalagentError) as lost:
+            log.warning("console.refusal_not_audited", mutation=name, error=lost)
 
     async def _write_as(
         self, asked: _Request, login: str, text: str, values: Mapping[str, str | None]
