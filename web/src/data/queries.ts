@@ -12,12 +12,24 @@ interface Answer<T> {
 }
 
 /** Read `console.NAME` once. */
-export async function readQuery<T>(name: string, params: Params = {}, signal?: AbortSignal): Promise<T[]> {
+export async function readQuery<T>(name: string, params: Params = {}): Promise<T[]> {
   const sent = new URLSearchParams();
   for (const [key, value] of Object.entries(params)) sent.set(key, value == null ? "" : String(value));
-  const answer = await request<Answer<T>>("GET", `v1/queries/console.${name}?${sent}`, undefined, signal);
+  const answer = await request<Answer<T>>("GET", `v1/queries/console.${name}?${sent}`);
   noteClock(answer.now);
   return answer.rows;
+}
+
+const starting = new Map<string, Promise<unknown[]>>();
+
+/** Read `console.NAME` once for all parts of a page that want it in the same moment. */
+function readTogether<T>(id: string, name: string, params: Params): Promise<T[]> {
+  const found = starting.get(id);
+  if (found) return found as Promise<T[]>;
+  const reading = readQuery<T>(name, params);
+  starting.set(id, reading);
+  setTimeout(() => starting.delete(id));
+  return reading;
 }
 
 export interface Once<T> {
@@ -44,20 +56,23 @@ export function useQueryOnce<T>(name: string, params: Params = {}, options: { ev
 
   useEffect(() => {
     if (skip) return;
-    const stop = new AbortController();
+    let stopped = false;
     setLoading(true);
-    readQuery<T>(name, wanted.current, stop.signal)
+    readTogether<T>(id, name, wanted.current)
       .then((found) => {
+        if (stopped) return;
         setRows(found);
         setError(null);
         setLoading(false);
       })
       .catch((problem: Refused) => {
-        if (stop.signal.aborted) return;
+        if (stopped) return;
         setError(problem);
         setLoading(false);
       });
-    return () => stop.abort();
+    return () => {
+      stopped = true;
+    };
   }, [id, name, turn, skip]);
 
   useEffect(() => {

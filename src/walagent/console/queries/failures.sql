@@ -1,14 +1,18 @@
 -- key: id
 -- parameters: since, q
 -- Runs that failed, are dead or wait for a retry, grouped by reason; since: an interval.
-with unhappy as (
+with since (at) as (
+    select now() - coalesce(nullif(%(since)s, '')::interval, '10 years')),
+ended as (
+    select r.* from agent.run r where r.state in ('failed', 'dead') and r.finished_at >= (select at from since)
+    union all
+    select r.* from agent.run r where r.state = 'waiting_retry' and r.created_at >= (select at from since)),
+unhappy as (
     select r.id, r.state, coalesce(r.error ->> 'reason', 'no reason was recorded') as reason, r.error ->> 'sqlstate' as sqlstate,
            coalesce(v.definition ->> 'agent', r.kind) as agent, r.attachment_version as version,
            coalesce(r.finished_at, r.created_at) as at, r.next_attempt_at, r.error ->> 'tool' as tool, r.error ->> 'message' as message
-      from agent.run r
-           left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
-     where (r.state in ('failed', 'dead') or r.state = 'waiting_retry')
-       and coalesce(r.finished_at, r.created_at) >= now() - coalesce(nullif(%(since)s, '')::interval, '10 years')),
+      from ended r
+           left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version),
 matching as (
     select * from unhappy u
      where %(q)s = '' or strpos(lower(concat_ws(' ', u.sqlstate, u.reason, u.agent, u.tool)), lower(%(q)s)) > 0),

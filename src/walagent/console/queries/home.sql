@@ -1,17 +1,16 @@
 -- key: runs_today
 -- The figures of the first page.
 with today as (
-    select r.state, r.created_at, r.cost from agent.run r where r.created_at >= date_trunc('day', now())),
+    select least(29, floor(30 * date_part('epoch', r.created_at - date_trunc('day', now()))
+                           / (date_part('epoch', now() - date_trunc('day', now())) + 1)))::integer as b,
+           count(*) as runs, count(*) filter (where r.state in ('failed', 'dead')) as failed, sum(r.cost) as cost
+      from agent.run r where r.created_at >= date_trunc('day', now()) group by 1),
 hour as (
     select extract(epoch from r.finished_at - coalesce(r.committed_at, r.created_at)) * 1000 as ms
       from agent.run r
      where r.created_at >= now() - interval '1 hour' and r.state = 'succeeded'),
 buckets as (
-    select b, count(t.state) as runs, count(t.state) filter (where t.state in ('failed', 'dead')) as failed
-      from generate_series(0, 29) b
-           left join today t on width_bucket(extract(epoch from t.created_at)::numeric, extract(epoch from date_trunc('day', now()))::numeric,
-                                             extract(epoch from now())::numeric + 1, 30) = b + 1
-     group by b),
+    select b, coalesce(t.runs, 0) as runs, coalesce(t.failed, 0) as failed from generate_series(0, 29) b left join today t using (b)),
 reader as (
     select c.end_lsn, s.active, s.confirmed_flush_lsn,
            case when pg_catalog.pg_is_in_recovery() then null
@@ -19,8 +18,8 @@ reader as (
       from agent.checkpoint c left join pg_catalog.pg_replication_slots s on s.slot_name = c.slot
      where c.abandoned_at is null
      order by c.updated_at desc limit 1)
-select (select count(*) from today) as runs_today,
-       (select count(*) from today where state in ('failed', 'dead')) as failed_today,
+select (select coalesce(sum(runs), 0)::bigint from today) as runs_today,
+       (select coalesce(sum(failed), 0)::bigint from today) as failed_today,
        (select percentile_cont(0.5) within group (order by ms) from hour)::float8 as p50_ms,
        (select percentile_cont(0.95) within group (order by ms) from hour)::float8 as p95_ms,
        -- By the partial indexes: there is none on all pending runs.
