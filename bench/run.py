@@ -17,6 +17,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]  # also when run as a script, with
 from bench.harness import Row, Side, measure, readable  # noqa: E402
 from bench.report import save  # noqa: E402
 from bench.rows import (  # noqa: E402
+    console,
     decode,
     durable_runs,
     intake,
@@ -53,6 +54,7 @@ BENCHES: dict[str, Row] = {
     "live_shapes": live.SHAPES,
     "live_connections": live.CONNECTIONS,
     "live_intake": live.INTAKE,
+    "console": console.ROW,
 }
 
 PEERS: dict[str, Side] = {
