@@ -27,7 +27,9 @@ select coalesce(a.id::text, 'agent/' || g.name) as id, g.name as agent, g.model,
        left join (select u.attachment_id, count(*) filter (where u.state in ('pending', 'running')) as pending,
                          count(*) filter (where u.state in ('waiting_approval', 'needs_review')) as waiting,
                          count(*) filter (where u.state in ('failed', 'dead')) as failed
-                    from (select r.attachment_id, r.state from agent.run r where r.state in ('waiting_approval', 'needs_review', 'dead', 'failed')
+                    from (select r.attachment_id, r.state from agent.run r where r.state in ('waiting_approval', 'needs_review')
+                          union all
+                          select r.attachment_id, r.state from agent.run r where r.state in ('failed', 'dead')
                           union all
                           select r.attachment_id, r.state from agent.run r where r.state = 'running'
                           union all
