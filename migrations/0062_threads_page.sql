@@ -1,6 +1,20 @@
 -- The turns of a thread, latest first, whatever the number of runs is.
 create index run_of_thread on agent.run (ordering_key, id) where kind = 'turn';
 
+-- The login of a principal.  In the tenant default, a login that is nobody's principal acts under its own name.
+create function agent_internal.login_of(_tenant text, _principal name)
+    returns name
+    language sql
+    stable
+    return coalesce(
+        (select p.login from agent.principal p where p.tenant = _tenant and p.name = _principal),
+        case when _tenant = 'default'
+                  and exists (select from pg_catalog.pg_roles r where r.rolname = _principal and r.rolcanlogin)
+                  and not exists (select from agent_internal.login l where l.login = _principal)
+             then _principal end);
+comment on function agent_internal.login_of(text, name) is 'The login of a principal';
+revoke all on function agent_internal.login_of(text, name) from public;
+
 -- How the caller can ask questions over this session's login: which login it has, and whether that login can become a role.
 --
 -- Args: _role: the role that statements of questions run as.
@@ -16,13 +30,7 @@ declare
     _me    constant record := agent_internal.identity();
     _right constant text := case when current_setting('server_version_num')::integer >= 160000 then 'SET' else 'MEMBER' end;
 begin
-    select p.login into login from agent.principal p where p.tenant = _me.tenant and p.name = _me.principal;
-    -- In the tenant default, a login that is nobody's principal acts under its own name.
-    if login is null and _me.tenant = 'default'
-       and exists (select from pg_roles r where r.rolname = _me.principal and r.rolcanlogin)
-       and not exists (select from agent_internal.login l where l.login = _me.principal) then
-        login := _me.principal;
-    end if;
+    login := agent_internal.login_of(_me.tenant, _me.principal);
     is_own := coalesce(login = session_user, false);
     may := login is not null and coalesce((select pg_has_role(login, r.oid, _right) from pg_roles r where r.rolname = _role), false);
     bypasses := (select r.rolsuper or r.rolbypassrls from pg_roles r where r.rolname = session_user);

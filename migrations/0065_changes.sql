@@ -9,8 +9,7 @@ create function agent_internal.readable()
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _me    constant record := agent_internal.identity();
-    _login name;
+    _me constant record := agent_internal.identity();
 begin
     if _me.named then
         if exists (select from agent.role_grant g
@@ -22,7 +21,6 @@ begin
           or has_table_privilege(session_user, 'agent.run', 'insert') then  -- who executes runs can become each agent's role
         return null;
     end if;
-    select x.login into _login from agent_internal.asking('') x;
     return (
         select coalesce(jsonb_object_agg(a.id, array(
                    select t.attname::text from pg_attribute t
@@ -30,7 +28,7 @@ begin
                       and has_column_privilege(l.oid, c.oid, t.attnum, 'select'))), '{}')
           from agent.attachment a
                join pg_class c on c.oid = a.relation
-               join pg_roles l on l.rolname = _login
+               join pg_roles l on l.rolname = agent_internal.login_of(_me.tenant, _me.principal)
          where (a.tenant = _me.tenant or agent_internal.all_tenants())
            and has_schema_privilege(l.oid, c.relnamespace, 'usage')
            -- A policy cannot judge a row of the past.
