@@ -109,18 +109,32 @@ as $$
 $$;
 
 -- Tokens as the SDKs of providers report them: input, cached, cache write and output.
+--
+-- Raises WA027 if they are no counts.
 create function agent_internal.usage_of(_usage jsonb)
     returns integer[]
-    language sql
+    language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
 as $$
-    select case when _usage is not null then array[
-        greatest(0, coalesce((_usage ->> 'prompt_tokens')::integer, (_usage ->> 'input_tokens')::integer, 0)
-                    - coalesce((_usage #>> '{prompt_tokens_details,cached_tokens}')::integer, 0)),
-        coalesce((_usage #>> '{prompt_tokens_details,cached_tokens}')::integer, (_usage ->> 'cache_read_input_tokens')::integer, 0),
-        coalesce((_usage ->> 'cache_creation_input_tokens')::integer, 0),
-        coalesce((_usage ->> 'completion_tokens')::integer, (_usage ->> 'output_tokens')::integer, 0)] end
+declare
+    _given  constant text[] := array[
+        coalesce(_usage ->> 'prompt_tokens', _usage ->> 'input_tokens', '0'),
+        coalesce(_usage #>> '{prompt_tokens_details,cached_tokens}', '0'),
+        coalesce(_usage #>> '{prompt_tokens_details,cached_tokens}', _usage ->> 'cache_read_input_tokens', '0'),
+        coalesce(_usage ->> 'cache_creation_input_tokens', '0'),
+        coalesce(_usage ->> 'completion_tokens', _usage ->> 'output_tokens', '0')];
+    _tokens integer[];
+begin
+    if coalesce(_usage, 'null') = 'null' then
+        return null;
+    elsif jsonb_typeof(_usage) <> 'object' or exists (select from unnest(_given) g where g !~ '^[0-9]{1,8}$') then
+        raise exception 'usage is not an object with counts of tokens: %', left(_usage::text, 200) using errcode = 'WA027',
+            hint = 'Pass usage as the SDK reports it, with prompt_tokens and completion_tokens, or NULL.';
+    end if;
+    _tokens := _given::integer[];
+    return array[greatest(0, _tokens[1] - _tokens[2]), _tokens[3], _tokens[4], _tokens[5]];
+end;
 $$;
 
 -- The cost of a call in US dollars; NULL if a price is unknown.

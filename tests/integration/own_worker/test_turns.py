@@ -2,9 +2,10 @@
 
 from decimal import Decimal
 
+import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import column, refused, role, rows, run_all, session, value
+from tests.helpers.database import column, message_of, refused, role, rows, run_all, session, value
 from tests.integration.own_worker.rig import desk
 from walagent.cli.run_view import lines
 from walagent.store.listings import show_run
@@ -299,3 +300,40 @@ async def test_a_turn_fails_with_its_budget(conn: AsyncConnection, dsn: str) -> 
         assert (await d.call("run_turn", turn))["status"] == "failed"
         reason = "select error ->> 'reason' from agent.run where state = 'failed'"
         assert "exhausted" in await value(conn, reason)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        b'{"completion_tokens": -1000000}',
+        b'{"prompt_tokens": -1000000}',
+        b'{"prompt_tokens": 10, "cache_creation_input_tokens": -1000000}',
+        b'{"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": -1000000}}',
+        b'{"prompt_tokens": 9999999999}',
+        b'{"prompt_tokens": 1.5}',
+        b'{"prompt_tokens": "many"}',
+        b'{"prompt_tokens": [1]}',
+        b'{"prompt_tokens": true}',
+        b"[1, 2]",
+        b'"none"',
+    ],
+)
+async def test_a_worker_reports_no_usage_that_is_none(
+    conn: AsyncConnection, dsn: str, usage: bytes
+) -> None:
+    """Tokens below zero would give back what a budget has spent; the turn goes on."""
+    async with desk(conn, dsn) as d:
+        turn = await d.start()
+        given = usage.decode()
+        call = (
+            "select agent.process_tool_call(%s, 'look_up', '{\"query\": \"a\"}', null, %s::jsonb)"
+        )
+        for statement, values in (
+            (call, (turn, given)),
+            ("select agent.finish_turn(%s, 'Bye.', %s::jsonb)", (turn, given)),
+        ):
+            error = await refused(d.worker, statement, *values, state="WA027")
+            assert "usage" in message_of(error)
+        assert await value(conn, "select tokens from agent.run") == 0
+        ended = await d.call("finish_turn", turn, "Bye.", b'{"prompt_tokens": 3, "total": null}')
+        assert ended["status"] == "succeeded"
