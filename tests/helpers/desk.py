@@ -100,6 +100,21 @@ class Desk:
         assert process.returncode == 0
         return printed.decode().strip()
 
+    @asynccontextmanager
+    async def started_again(self) -> AsyncIterator[None]:
+        """Start the daemon at the same address, after it has ended."""
+        port = self.url.rpartition(":")[2]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "walagent", "run", "--dsn", self.dsn, "--http", port),
+            cwd=self.folder,
+            env=_environment(self.folder),
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            await process.wait()
+
 
 def _environment(folder: Path) -> dict[str, str]:
     kept = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}

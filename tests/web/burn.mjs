@@ -9,7 +9,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
 flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
 const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
-const seen = { errors: [], axe: [], wide: [], requests: new Set() };
+const seen = { errors: [], axe: [], wide: [], behind: [], requests: new Set() };
 
 /** A browser of its own: another profile, so another cookie. */
 async function open() {
@@ -95,6 +95,8 @@ for (const [width, height] of [[1440, 900], [1024, 800], [390, 844]]) {
   await alice.setViewportSize({ width, height });
   for (const theme of ["dark", "light"]) {
     await alice.evaluate((name) => (document.documentElement.dataset.theme = name), theme);
+    await alice.waitForTimeout(100); // the log follows its end through another width
+    seen.behind.push(await alice.locator(".log").evaluate((log) => Math.round(log.scrollHeight - log.scrollTop - log.clientHeight)));
     await check(alice, `chat ${width} ${theme}`);
   }
 }

@@ -94,5 +94,6 @@ async def test_two_people_in_two_browsers(conn: AsyncConnection, dsn: str, tmp_p
     expected = ("400", "401", "409", "ERR_")  # answers that the script provokes; no way out
     assert [each for each in seen["errors"] if not any(e in each for e in expected)] == []
     assert (seen["axe"], seen["wide"]) == ([], [])
+    assert seen["behind"] == [0] * 6
     github = "https://github.com"
     assert set(seen["requests"]) <= {played.url, github}

@@ -1,5 +1,6 @@
 """What single pages of the console show, beside a real daemon."""
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -94,3 +95,27 @@ async def test_a_question_is_followed_opened_and_asked_again(
     assert await value(conn, "select count(*) from agent.question") == 3
     assert [each for each in seen["errors"] if not re.search("40[013]|502", each)] == []
     assert (seen["axe"], seen["wide"]) == ([], [])
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
+async def test_pages_outlive_a_killed_daemon(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """They say that it is away, keep what they show, and catch up without a reload."""
+    away = tmp_path / "away"
+    async with desk(conn, dsn, tmp_path) as started:
+        given = {"link": started.link, "pid": started.process.pid, "away": str(away)}
+        using = asyncio.create_task(use("faults.mjs", **given))
+        while not (away.exists() or using.done()):  # noqa: ASYNC110 - the event is a file
+            await asyncio.sleep(0.1)
+        for subject in ("annual renewal", "production outage"):
+            await conn.execute("insert into ticket (subject) values (%s)", (subject,))
+        async with started.started_again():
+            seen = await using
+    assert seen["kept"] == [6, 8, 3, 2, 1, 1]
+    assert seen["mark"] == "Reconnecting"
+    assert seen["loads"] == []
+    assert len(seen["caught"]) == 6
+    assert seen["off"]
+    assert await column(conn, "select state from agent.approval order by id") == ["pending"] * 3
+    assert (seen["errors"], seen["axe"], seen["wide"]) == ([], [], [])

@@ -44,6 +44,7 @@ export function useConnection(): Connection {
   return useSyncExternalStore(watch, () => current);
 }
 
-export function isConnected(): boolean {
-  return current.state !== "reconnecting";
+/** Whether the page says that it has no connection: one lost request is no reason to hold an action. */
+export function isAway(): boolean {
+  return current.state === "reconnecting" && Date.now() - current.since >= GRACE;
 }

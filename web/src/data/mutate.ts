@@ -1,5 +1,6 @@
 /** Declared mutations: one transaction each. */
-import { request } from "./request";
+import { isAway } from "./connection";
+import { Refused, request } from "./request";
 import { type Rows, settled } from "./shapes";
 
 export interface Mutated<T> {
@@ -17,6 +18,8 @@ export async function mutate<T = unknown>(
   args: object,
   shapes: readonly Rows[] = [],
 ): Promise<Mutated<T>> {
+  // Sent into a lost connection, nobody could say whether it was done.
+  if (isAway()) throw new Refused(0, "Not sent: the page has no connection.", undefined, "Do it again when the connection is back.");
   const done = await request<Mutated<T>>("POST", `v1/mutations/console.${name}`, args);
   if (shapes.length) await settled(done.txid, shapes);
   return done;

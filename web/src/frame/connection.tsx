@@ -1,7 +1,7 @@
 /** The connection: a mark in the top bar, and a banner when it was away for three seconds. */
 import { useState } from "react";
 
-import { GRACE, useConnection } from "../data/connection";
+import { GRACE, isAway, useConnection } from "../data/connection";
 import { duration } from "../data/format";
 import { Icon } from "../parts/icon";
 import { Notice } from "../parts/notice";
@@ -18,6 +18,13 @@ export function ConnectionMark() {
       <span className="t">{isLive ? "Live" : "Reconnecting"}</span>
     </span>
   );
+}
+
+/** Whether actions wait: as soon as the banner says so, until the server has answered. */
+export function useAway(): boolean {
+  useConnection();
+  useTick();
+  return isAway();
 }
 
 export function ConnectionBanner() {

@@ -15,6 +15,7 @@ export function Log({ count, children }: { count: number; children: ReactNode })
   const log = useRef<HTMLDivElement>(null);
   const [isBehind, setBehind] = useState(false);
   const follows = useRef(true);
+  const size = useRef("");
   const toEnd = () => log.current?.scrollTo({ top: log.current.scrollHeight });
   useLayoutEffect(() => {
     if (follows.current) toEnd();
@@ -38,6 +39,11 @@ export function Log({ count, children }: { count: number; children: ReactNode })
   const scrolled = () => {
     const at = log.current;
     if (!at) return;
+    // Another width or height scrolls, too: that is not the reader who leaves the end.
+    const now = `${at.scrollHeight} ${at.clientWidth} ${at.clientHeight}`;
+    const isResized = now !== size.current;
+    size.current = now;
+    if (isResized && follows.current) return toEnd();
     follows.current = at.scrollHeight - at.scrollTop - at.clientHeight < NEAR;
     if (follows.current) setBehind(false);
   };

@@ -1,6 +1,7 @@
 /** The decision about a call: approve, edit, reject with a reason; or the answer to a question. */
 import { type FormEvent, useRef, useState } from "react";
 
+import { useAway } from "../frame/connection";
 import { mutate } from "../data/mutate";
 import { Refused } from "../data/request";
 import type { ApprovalDetail } from "../data/runs";
@@ -76,6 +77,7 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
     r: () => (keys && row.can_decide ? field.current?.focus() : false),
     Escape: () => (edited !== null ? setEdited(null) : false),
   });
+  const isHeld = useAway() || sending !== null;
   if (!row.can_decide) return <MayNot row={row} me={me} />;
   if (row.is_question) return <Answer row={row} again={again} done={done} />;
   const submit = (event: FormEvent) => event.preventDefault(); // Enter decides nothing
@@ -125,19 +127,19 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
       <div className="row">
         {edited === null ? (
           <>
-            <button className="btn primary" type="button" disabled={sending !== null} onClick={approve}>
+            <button className="btn primary" type="button" disabled={isHeld} onClick={approve}>
               {sending === "approve" ? "Sending" : "Approve"} {hint("a")}
             </button>
-            <button className="btn" type="button" disabled={sending !== null} onClick={edit}>
+            <button className="btn" type="button" disabled={isHeld} onClick={edit}>
               Edit arguments… {hint("e")}
             </button>
-            <button className="btn danger" type="button" disabled={sending !== null} onClick={reject}>
+            <button className="btn danger" type="button" disabled={isHeld} onClick={reject}>
               {sending === "reject" ? "Sending" : "Reject"} {hint("r")}
             </button>
           </>
         ) : (
           <>
-            <button className="btn primary" type="button" disabled={sending !== null} onClick={sendEdited}>
+            <button className="btn primary" type="button" disabled={isHeld} onClick={sendEdited}>
               {sending === "edit" ? "Sending" : "Approve with these arguments"}
             </button>
             <button className="btn quiet" type="button" onClick={() => setEdited(null)}>

@@ -1,1 +1,0 @@
-import{o as e}from"./icon-BIiC_JPh.js";import{s as t}from"./index-BZiT7t5p.js";async function n(n,r,i=[]){let a=await e(`POST`,`v1/mutations/console.${n}`,r);return i.length&&await t(a.txid,i),a}export{n as t};
