@@ -1,4 +1,4 @@
-"""The row of a run in Chromium: for a viewer whose login can read the table, and for one who has none."""
+"""The row of a run in Chromium: for viewers whose logins can and cannot read the table."""
 
 from pathlib import Path
 
