@@ -26,8 +26,8 @@ insert into agent.run
      key, change, state, error, tokens, cost, committed_at, created_at, finished_at)
 select r.kind, r.reason, r.queue_id, r.attachment_id, r.attachment_version, r.generation,
        '0/1'::pg_lsn + n, 0, n::text,
-       r.change || jsonb_build_object('new', r.change -> 'new'
-                                             || jsonb_build_object('id', n, 'subject', 'Ticket ' || n)),
+       r.change || jsonb_build_object(
+           'new', r.change -> 'new' || jsonb_build_object('id', n, 'subject', 'Ticket ' || n)),
        case when n %% 97 = 0 then 'failed' when n %% 1009 = 0 then 'dead'
             else 'succeeded' end::agent.run_state,
        case when n %% 97 = 0 or n %% 1009 = 0
