@@ -65,7 +65,7 @@ def _daemon(place: Place) -> Iterator[str]:
     """Run `walagent run` with its console; yield the link that it prints."""
     command = [sys.executable, "-m", "walagent", "run", "--dsn", place.url, "--http", "0", "--link"]
     with tempfile.TemporaryDirectory() as folder:
-        kept = environment() | {"HOME": folder}
+        kept = {**environment(), "HOME": folder}
         Path(folder, "agents.yaml").write_text("{}\n")
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=kept, cwd=folder
