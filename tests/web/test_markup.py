@@ -1,5 +1,6 @@
 """Markup in every text that a user can write: the pages show it, and none of it becomes one."""
 
+import asyncio
 from pathlib import Path
 from urllib.parse import quote
 
@@ -7,6 +8,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.browser import CHROMIUM, MARKS, use
+from tests.helpers.burn import playing
 from tests.helpers.database import run_all, until, value
 from tests.helpers.desk import desk
 from tests.helpers.talk import invite_people
@@ -91,3 +93,26 @@ async def test_markup_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Pa
     assert {path for path in paths if not seen["shown"][path]} == without
     assert (seen["dialogs"], seen["made"], seen["refused"]) == (0, [], [])
     assert set(seen["requests"]) == {started.url}
+
+
+SAID = f"""
+update agent.thread set title = $x${TEXT}$x$;
+insert into agent.fact (tenant, thread_id, subject, predicate, object, category)
+select 'default', id, 'mallory', $x${TEXT}$x$, $x${TEXT}$x$, $x${TEXT}$x$ from agent.thread;
+insert into agent.event (tenant, thread_id, number, type, author, data)
+select 'default', t.id, 1000 + n, 'text', 'mallory', jsonb_build_object('text', $x${TEXT}$x$)
+  from agent.thread t, generate_series(1, 3) n;
+"""
+
+
+async def test_markup_in_burn_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
+    """Titles, messages and facts, in the chat and in the computer beside it."""
+    async with playing(dsn, tmp_path) as played:
+        task = asyncio.create_task(
+            use("markup.mjs", link=played.url, name="mallory", paths=["/", "/"])
+        )
+        await until(conn, "select exists (select from agent.member where principal = 'mallory')")
+        await run_all(conn, SAID)
+        seen = await task
+    assert seen["shown"]["/"] > 2
+    assert (seen["dialogs"], seen["made"], seen["refused"]) == (0, [], [])
