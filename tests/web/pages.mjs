@@ -62,6 +62,12 @@ await page.goto(base);
 await page.waitForFunction(() => document.querySelectorAll(".figures path").length === 5);
 seen.figures = await page.locator(".figures a").evaluateAll((all) => all.map((each) => new URL(each.href).pathname + new URL(each.href).search));
 await page.goto(`${base}/attach`);
+seen.counted = await page.locator("nav.nav a[href$='/tables'] .count").innerText();
+await page.goto(`${base}/tables`);
+await page.waitForSelector("a.item");
+seen.listed = await page.locator("a.item").count();
+await page.goto(`${base}/attach`);
+await page.waitForSelector("h1");
 seen.current = await page.locator("nav.nav [aria-current=page]").innerText();
 seen.current = seen.current.split("\n")[0];
 

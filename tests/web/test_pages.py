@@ -12,6 +12,7 @@ from tests.helpers.browser import CHROMIUM, MARKS, use
 from tests.helpers.database import column, session, until, value
 from tests.helpers.desk import desk
 from tests.helpers.people import person
+from tests.helpers.talk import invite_people
 
 LARGE = 9007199254740993  # a JavaScript number would be ...992
 RENEWAL = "insert into ticket (customer_id, subject) values (%s, 'annual renewal')"
@@ -40,6 +41,7 @@ async def test_pages_show_what_the_database_has(
     """Readers, lag and publication; numbers and empty texts as they are stored."""
     async with desk(conn, dsn, tmp_path) as started, session(dsn) as reader:
         await reader.execute(TEMPORARY)
+        await invite_people(conn, started)  # an agent of threads: no table of the application
         await conn.execute(RENEWAL, (LARGE,))
         await until(conn, "select count(*) = 3 from agent.run where state = 'waiting_approval'")
         seen = await use("pages.mjs", link=started.link, run=9)
@@ -47,7 +49,8 @@ async def test_pages_show_what_the_database_has(
     assert [each[1] for each in readers] == ["reader", "walagent sync temporary slot"]
     assert readers[1][0].endswith("walagent_sync_1_a")
     assert [each[2] for each in readers] == ["reading", "reading"]
-    assert seen["publication"] == ["ticket\tINSERT\tall\ttriage"]
+    assert seen["publication"] == ["ticket\tINSERT\tall\ttriage", "agent.event\tINSERT\tall\tjerry"]
+    assert (seen["counted"], seen["listed"]) == ("1", 1)
     assert "approval, attachment" in seen["own"]
     assert "the longest of each minute of the last hour" in seen["lag"]
     assert seen["figures"] == FIGURES

@@ -391,11 +391,14 @@ function Publication() {
             {
               title: "Table",
               className: "mono",
-              cell: (row) => (
-                <Link className="plain" to={`/tables/${encodeURIComponent(row.relation)}`}>
-                  {row.relation.replace(/^public\./, "")}
-                </Link>
-              ),
+              cell: (row) =>
+                row.is_own ? (
+                  row.relation
+                ) : (
+                  <Link className="plain" to={`/tables/${encodeURIComponent(row.relation)}`}>
+                    {row.relation.replace(/^public\./, "")}
+                  </Link>
+                ),
             },
             { title: "Changes", className: "inline", cell: (row) => <Changes row={row} /> },
             { title: "Rows", className: "inline", cell: (row) => (row.is_filtered ? "those of a condition" : "all") },

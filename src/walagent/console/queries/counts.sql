@@ -5,4 +5,5 @@ select (select count(*) from (select from agent.run limit 10001) as r) as runs, 
        (select count(*) from (select from agent.run where state in ('failed', 'dead') limit 10001) as r) as failed,
        (select count(*) from agent.agent) as agents,
        (select count(*) from agent.thread where state in ('active', 'paused')) as threads,
-       (select count(distinct a.relation) from agent.attachment a) as tables
+       (select count(distinct a.relation) from agent.attachment a join pg_catalog.pg_class c on c.oid = a.relation
+         where c.relnamespace <> 'agent'::regnamespace) as tables  -- those of the page Tables
