@@ -111,3 +111,8 @@ export function absolute(iso: string, zone: string): string {
   const utc = `${time("UTC")} UTC`;
   return zone === "UTC" ? utc : `${time(zone)} ${zone}\n${utc}`;
 }
+
+/** The page of a table, whose name can have any character. */
+export function tablePath(relation: string): string {
+  return `/tables/${encodeURIComponent(relation)}`;
+}

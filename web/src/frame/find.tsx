@@ -2,6 +2,7 @@
 import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, useId, useState } from "react";
 
+import { tablePath } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { Dialog } from "../parts/confirm";
 import { Icon, type IconName } from "../parts/icon";
@@ -26,7 +27,7 @@ const KINDS: Record<string, { icon: IconName; to: (row: FoundRow) => Pick<Found,
   run: { icon: "runs", to: (row) => ({ to: `/runs/${row.id}` }) },
   agent: { icon: "agent", to: (row) => ({ to: `/agents/${row.id}` }) },
   thread: { icon: "chat", to: (row) => ({ to: `/threads/${row.id}` }) },
-  table: { icon: "table", to: (row) => ({ to: `/tables/${row.id}` }) },
+  table: { icon: "table", to: (row) => ({ to: tablePath(row.id) }) },
   row: { icon: "table", to: (row) => ({ to: "/runs", search: { q: row.id } }) },
 };
 

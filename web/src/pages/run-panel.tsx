@@ -1,7 +1,7 @@
 /** The panel beside the list of runs: one run in short. */
 import { Link } from "@tanstack/react-router";
 
-import { duration, money, number } from "../data/format";
+import { duration, money, number, tablePath } from "../data/format";
 import { badge, useApprovals, useRun, useSteps } from "../data/runs";
 import { Icon } from "../parts/icon";
 import { Notice } from "../parts/notice";
@@ -81,7 +81,7 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
               <>
                 <dt>Row</dt>
                 <dd>
-                  <Link to={`/tables/${run.relation}`} search={{ key: run.key ?? undefined } as never}>
+                  <Link to={tablePath(run.relation)} search={{ key: run.key ?? undefined } as never}>
                     <span className="mono">
                       {run.relation.replace(/^public\./, "")} {run.key}
                     </span>

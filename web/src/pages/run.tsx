@@ -2,7 +2,7 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 
-import { bytes, duration, money, number } from "../data/format";
+import { bytes, duration, money, number, tablePath } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useReplies } from "../data/replies";
 import { badge, type Change, isOpen, type RunDetail, type RunState, useApprovals, useChain, useRun, useSteps } from "../data/runs";
@@ -427,7 +427,7 @@ function Chain({ run }: { run: RunDetail }) {
       <ol className="tree">
         {first && !first.cause_run && first.op && (
           <li>
-            <Link to={`/tables/${first.relation}`}>
+            <Link to={tablePath(first.relation ?? "")}>
               <Icon name="table" small />
               <span className="clip">{first.op.toUpperCase()} by the application</span>
               <span className="muted">depth 0</span>

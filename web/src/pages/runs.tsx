@@ -4,7 +4,7 @@ import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { memo, type MouseEvent, type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
 import { actOnMany, type BulkAction } from "../data/bulk";
-import { estimate, money, number } from "../data/format";
+import { estimate, money, number, tablePath } from "../data/format";
 import { readQuery, useQueryOnce } from "../data/queries";
 import type { Refused } from "../data/request";
 import { badge, filterParams, isOpen, RUN_FILTERS, type RunFilter, type RunRow, type SavedFilter, useRuns, useRunsCount } from "../data/runs";
@@ -140,7 +140,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
     ".": () => (fresh.length ? show() : false),
     r: () => bulk.ask("retry"),
     c: () => bulk.ask("cancel"),
-    w: () => (ofCursor?.relation ? void navigate({ to: `/tables/${ofCursor.relation}`, search: { key: ofCursor.key ?? undefined } as never }) : false),
+    w: () => (ofCursor?.relation ? void navigate({ to: tablePath(ofCursor.relation), search: { key: ofCursor.key ?? undefined } as never }) : false),
     Escape: () => {
       if (panel) setPanel(undefined);
       else if (selected.size || isAll) clear();

@@ -2,7 +2,7 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { count } from "../data/format";
+import { count, tablePath } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { Refused, request } from "../data/request";
 import { badge, type RunState } from "../data/runs";
@@ -69,7 +69,7 @@ export default function Tables() {
           <h2>Tables with agents</h2>
         </div>
         {tables.rows?.map((each) => (
-          <Link key={each.relation} className="item" to={`/tables/${each.relation}`} activeProps={{}} aria-current={each.relation === relation || undefined}>
+          <Link key={each.relation} className="item" to={tablePath(each.relation)} activeProps={{}} aria-current={each.relation === relation || undefined}>
             <span className="top">
               <span className="mono strong clip">{each.relation.replace(/^public\./, "")}</span>
               <span className="muted">{Number(each.rows) > 0 && `≈ ${count(each.rows)}`}</span>
@@ -120,7 +120,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
             </Link>
           </span>
         </div>
-        {!table?.refusal && <FilterBar label="Filter rows" placeholder="key of a row, such as 13" text={key} onChange={(_, text) => void navigate({ to: `/tables/${relation}`, search: { key: text } as never, replace: true })} />}
+        {!table?.refusal && <FilterBar label="Filter rows" placeholder="key of a row, such as 13" text={key} onChange={(_, text) => void navigate({ to: tablePath(relation), search: { key: text } as never, replace: true })} />}
       </div>
       <div className="list2 scroll" tabIndex={0} role="group" aria-label="Rows">
         {table?.refusal ? (
