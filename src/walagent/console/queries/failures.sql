@@ -27,10 +27,12 @@ select md5(concat_ws('|', c.state, c.reason, c.sqlstate, c.agent)) as id, c.stat
        c.agent, max(c.tool) as tool,
        (select coalesce(jsonb_object_agg(w.version, w.n), '{}')
           from (select o.version, sum(o.n) as n from counted o
-                 where (o.state, o.reason, o.agent) = (c.state, c.reason, c.agent) and o.version is not null group by o.version) w) as versions,
+                 where (o.state, o.reason, o.agent) = (c.state, c.reason, c.agent)
+                  and o.sqlstate is not distinct from c.sqlstate and o.version is not null group by o.version) w) as versions,
        sum(c.n)::bigint as runs,
        (select jsonb_agg(coalesce((select sum(o.n) from counted o
-                                    where (o.state, o.reason, o.agent) = (c.state, c.reason, c.agent) and o.bucket = b), 0) order by b)
+                                    where (o.state, o.reason, o.agent) = (c.state, c.reason, c.agent)
+                                     and o.sqlstate is not distinct from c.sqlstate and o.bucket = b), 0) order by b)
           from generate_series(1, 16) b) as spark,
        min(c.first_at) as first_at, max(c.last_at) as last_at, min(c.next_attempt_at) as next_attempt_at
   from counted c
