@@ -43,7 +43,10 @@ OF_MEMBERS = {
     f"console.{name}_thread"
     for name in ("open", "join", "leave", "rename", "pause", "resume", "complete", "archive")
 } | {"console.post", "console.add_member", "console.remove_member", "console.save_query"}
-MATCHING = ("state", "agent", "relation", "key", "kind", "reason", "since", "tenant", "q", "before")
+MATCHING = (
+    *("state", "agent", "relation", "key", "kind", "reason", "sqlstate", "since", "ended"),
+    *("tenant", "q", "before"),
+)
 WRITE = {"x-walagent-request": "1", "content-type": "application/json"}
 
 

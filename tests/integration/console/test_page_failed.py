@@ -2,7 +2,7 @@
 
 from psycopg import AsyncConnection
 
-from tests.helpers.database import run_all
+from tests.helpers.database import run_all, value
 from tests.helpers.people import person
 from tests.helpers.shapes import serving
 from walagent.config import Replication
@@ -21,6 +21,23 @@ select a.id, a.id, a.version, 1, '0/1', n, now(), '{}', n::text, 'failed',
            case when n <= 3 then '23514' when n <= 5 then '42501' end))
   from agent.attachment a, generate_series(1, 6) n;
 """
+
+OLDER = """
+insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal,
+                       committed_at, change, key, state, created_at, finished_at, error)
+select queue_id, attachment_id, attachment_version, 1, '0/2', ordinal, now(), '{}', key, 'failed',
+       now() - interval '30 days', now() - interval '30 days', error
+  from agent.run where key = '1';
+insert into agent.run (kind, reason, queue_id, principal, change, state, finished_at, error)
+select 'question', 'question', 1, 'someone', '{}'::jsonb, 'failed'::agent.run_state, now(), error
+  from agent.run where key = '1' and finished_at > now() - interval '1 day'
+union all
+select 'question', 'question', 1, 'someone', '{}'::jsonb, 'failed'::agent.run_state, now(), null;
+"""
+MATCHING = (
+    *("state", "agent", "relation", "key", "kind", "reason", "sqlstate", "since", "ended"),
+    *("tenant", "q", "before"),
+)
 
 
 async def test_groups_of_one_reason_count_their_own_versions_and_hours(
@@ -46,3 +63,31 @@ async def test_groups_of_one_reason_count_their_own_versions_and_hours(
         assert sum(row["spark"]) == int(row["runs"])
     assert groups["23514"]["spark"][-1] == 3
     assert groups["42501"]["spark"][-1] == 0
+
+
+async def test_a_retry_of_a_group_retries_that_group(conn: AsyncConnection, dsn: str) -> None:
+    """Not runs of its reason with another SQLSTATE, another agent, or from before the period."""
+    await run_all(conn, FAILED)
+    await run_all(conn, OLDER)
+    ann = await person(conn, "ann", "approver")
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+    async with serving(conn, dsn) as served:
+        answer = await served.query(ann, "console.failures", since="1 day", q="")
+        groups = answer.json()["rows"]
+        retried = dict[str, int]()
+        for group in groups:
+            match = dict.fromkeys(MATCHING, "") | {
+                "state": group["state"],
+                "reason": group["reason"],
+                "sqlstate": group["sqlstate"] or "none",
+                "agent": group["agent"],
+                "ended": group["ended"],
+            }
+            sent = await served.mutate(ann, "console.retry_matching", **match)
+            assert sent.status_code == 200, sent.text
+            retried[group["id"]] = sent.json()["result"]["done"]
+    left = await value(conn, "select count(*) from agent.run where state = 'failed'")
+    await run_all(conn, "delete from agent.attachment; delete from agent.agent")
+    assert retried == {group["id"]: int(group["runs"]) for group in groups}
+    assert len(groups) == 5
+    assert left == 1

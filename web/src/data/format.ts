@@ -14,9 +14,9 @@ export function count(value: number | string | null | undefined): string {
   return n >= 1e6 ? `${(n / 1e6).toFixed(1)} M` : number(n);
 }
 
-/** Estimates are marked. */
-export function estimate(value: number | string, isEstimate: boolean): string {
-  return isEstimate ? `≈ ${count(value)}` : number(value);
+/** A count that ended at a limit is marked. */
+export function atLeast(value: number | string, isLeast: boolean): string {
+  return isLeast ? `${number(value)}+` : number(value);
 }
 
 /** Dollars: four digits up to a cent; a model without a price has none. */

@@ -38,7 +38,7 @@ export interface RunRow {
 }
 
 /** The tokens of the filter bar; each is a parameter of `runs`, `runs_count` and of bulk actions. */
-export const RUN_FILTERS = ["state", "agent", "table", "key", "kind", "reason", "since", "tenant", "q"] as const;
+export const RUN_FILTERS = ["state", "agent", "table", "key", "kind", "reason", "sqlstate", "since", "ended", "tenant", "q"] as const;
 export type RunFilter = Partial<Record<(typeof RUN_FILTERS)[number], string>>;
 
 /** All parameters of a filter, as the queries want them; `table` is a word of the shape protocol. */
@@ -206,6 +206,8 @@ export interface FailureRow {
   first_at: string;
   last_at: string;
   next_attempt_at: string | null;
+  /** The period that was asked for. */
+  ended: string;
 }
 
 /** `waits`: live; what waits for a person. */
@@ -270,7 +272,7 @@ export function isOpen(state: RunState): boolean {
 const idOf = (row: { id: string }) => row.id;
 
 export const useRuns = (filter: RunFilter, limit: number) => useShape<RunRow>("runs", idOf, { ...filterParams(filter), before: "", limit: String(limit) });
-export const useRunsCount = (filter: RunFilter) => useQueryOnce<{ count: string; is_estimate: boolean }>("runs_count", filterParams(filter), { every: 15_000 });
+export const useRunsCount = (filter: RunFilter) => useQueryOnce<{ count: string; is_least: boolean }>("runs_count", filterParams(filter), { every: 15_000 });
 export const useRun = (run: string) => useShape<RunDetail>("run", idOf, { run });
 export const useSteps = (run: string) => {
   const live = useShape<Step>("run_steps", (step) => `${step.run_id}/${step.seq}`, { run });

@@ -2,7 +2,7 @@
 import { Link, useLocation } from "@tanstack/react-router";
 
 import type { NavCounts } from "../data/counts";
-import { count, estimate } from "../data/format";
+import { atLeast } from "../data/format";
 import { Icon, type IconName } from "../parts/icon";
 
 export interface Place {
@@ -37,11 +37,13 @@ function useCurrent(): (place: Place) => { "aria-current"?: "page" } {
   return ({ to }) => (WITHIN[pathname] === to ? { "aria-current": "page" } : {});
 }
 
+const MOST = 10_000; // up to which runs are counted
+
 function shown(place: Place, counts: NavCounts | null): string | null {
   if (!place.count || !counts) return null;
   const value = Number(counts[place.count] ?? 0);
-  if (place.count === "approvals") return value ? count(value) : null;
-  return place.count === "runs" ? estimate(value, false) && count(value) : count(value);
+  if (place.count === "approvals" && !value) return null;
+  return atLeast(Math.min(value, MOST), value > MOST);
 }
 
 export function Nav({ counts, foot }: { counts: NavCounts | null; foot: readonly string[] }) {

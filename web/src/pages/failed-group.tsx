@@ -9,9 +9,11 @@ import { hasRole } from "../data/session";
 import { Confirm } from "../parts/confirm";
 import { Time } from "../parts/time";
 
+/** The runs of a group, and no others. */
 export function groupFilter(row: FailureRow): RunFilter {
-  const filter: RunFilter = { state: row.state, reason: row.reason };
+  const filter: RunFilter = { state: row.state, reason: row.reason, sqlstate: row.sqlstate ?? "none" };
   if (row.agent) filter.agent = row.agent;
+  if (row.ended) filter.ended = row.ended;
   return filter;
 }
 

@@ -4,7 +4,7 @@ import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { memo, type MouseEvent, type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
 import { actOnMany, type BulkAction } from "../data/bulk";
-import { estimate, money, number, tablePath } from "../data/format";
+import { atLeast, money, number, tablePath } from "../data/format";
 import { readQuery, useQueryOnce } from "../data/queries";
 import type { Refused } from "../data/request";
 import { badge, filterParams, isOpen, RUN_FILTERS, type RunFilter, type RunRow, type SavedFilter, useRuns, useRunsCount } from "../data/runs";
@@ -150,7 +150,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   });
 
   const isFiltered = Object.keys(filter).length > 0;
-  const matching = counts ? estimate(counts.count, counts.is_estimate) : "";
+  const matching = counts ? atLeast(counts.count, counts.is_least) : "";
   return (
     <section aria-label="Runs">
       <Lead filter={filter} setFilter={setFilter} matching={matching} rows={rows ?? []} />
@@ -465,13 +465,15 @@ function Lead({ filter, setFilter, matching, rows }: { filter: RunFilter; setFil
       { name: "since", values: SINCE, hint: "today, 1h, 24h, 7d" },
       { name: "kind", values: ["agent", "question", "turn", "workflow"], hint: "kind of run" },
       { name: "reason", hint: "reason of a failure" },
+      { name: "sqlstate", hint: "SQLSTATE of a failure, or none" },
+      { name: "ended", values: SINCE, hint: "ended since: today, 1h, 24h, 7d" },
       ...(values("tenant").length > 1 ? [{ name: "tenant", values: values("tenant"), hint: "tenant" }] : []),
     ];
   }, [options]);
   const tokens: Token[] = RUN_FILTERS.filter((name) => name !== "q" && filter[name]).map((name) => {
     const value = filter[name] as string;
     const known = suggestions.find((each) => each.name === name)?.values;
-    const unknown = name !== "since" && options && known?.length ? value.split(",").filter((each) => !known.includes(each)) : [];
+    const unknown = !["since", "ended"].includes(name) && options && known?.length ? value.split(",").filter((each) => !known.includes(each)) : [];
     return unknown.length ? { name, value, invalid: `No ${name} has this name: ${unknown.join(", ")}` } : { name, value };
   });
   const change = (next: readonly Token[], text: string) => setFilter({ ...Object.fromEntries(next.map((each) => [each.name, each.value])), ...(text ? { q: text } : {}) });
@@ -480,7 +482,7 @@ function Lead({ filter, setFilter, matching, rows }: { filter: RunFilter; setFil
     <div className="lead">
       <div className="row wrap">
         <h1>Runs</h1>
-        <span className="muted">{total && estimate(total.count, total.is_estimate)}</span>
+        <span className="muted">{total && atLeast(total.count, total.is_least)}</span>
         <span className="end row">
           <button type="button" className="btn quiet small hide-s" disabled={!rows.length} onClick={() => exportRows(rows)} title="Save the loaded rows as CSV">
             <Icon name="dl" small />
@@ -521,11 +523,11 @@ function isSame(a: RunFilter, b: RunFilter): boolean {
 function FilterTab({ name, filter, current, saved }: { name: string; filter: RunFilter; current: RunFilter; saved?: SavedFilter }) {
   const isCurrent = isSame(filter, current);
   const isCounted = name !== "All";
-  const count = useQueryOnce<{ count: string; is_estimate: boolean }>("runs_count", filterParams(filter), { every: 30_000, skip: !isCounted }).rows?.[0];
+  const count = useQueryOnce<{ count: string; is_least: boolean }>("runs_count", filterParams(filter), { every: 30_000, skip: !isCounted }).rows?.[0];
   return (
     <span className="row tab">
       <Link to="/runs" search={filter as never} activeProps={{}} aria-current={isCurrent || undefined}>
-        {name} {isCounted && count && <span className="count">{estimate(count.count, count.is_estimate)}</span>}
+        {name} {isCounted && count && <span className="count">{atLeast(count.count, count.is_least)}</span>}
       </Link>
       {saved && isCurrent && (
         <button

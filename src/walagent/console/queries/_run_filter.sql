@@ -12,13 +12,19 @@
  or (r.state = 'skipped' and 'skipped' = any (string_to_array(%(state)s, ','))))
 and (%(agent)s = ''
      or r.attachment_id in (select v.attachment_id from agent.attachment_version v
-                             where v.definition ->> 'agent' = any (string_to_array(%(agent)s, ','))))
+                             where v.definition ->> 'agent' = any (string_to_array(%(agent)s, ',')))
+     or r.attachment_id is null and r.kind = any (string_to_array(%(agent)s, ',')))
 and (%(relation)s = ''
      or r.change ->> 'table' = any (string_to_array(%(relation)s, ','))
      or (r.change ->> 'schema') || '.' || (r.change ->> 'table') = any (string_to_array(%(relation)s, ',')))
 and (%(key)s = '' or r.key = any (string_to_array(%(key)s, ',')))
 and (%(kind)s = '' or r.kind = any (string_to_array(%(kind)s, ',')))
-and (%(reason)s = '' or r.error ->> 'reason' = %(reason)s)
+-- As groups of failures show them.
+and (%(reason)s = '' or coalesce(r.error ->> 'reason', 'no reason was recorded') = %(reason)s)
+and (%(sqlstate)s = '' or coalesce(r.error ->> 'sqlstate', 'none') = %(sqlstate)s)
+and coalesce(r.finished_at, r.created_at) >= case when %(ended)s = '' then '-infinity'::timestamptz
+                                                  when %(ended)s = 'today' then date_trunc('day', now())
+                                                  else now() - nullif(%(ended)s, '')::interval end
 and (%(tenant)s = '' or r.tenant = any (string_to_array(%(tenant)s, ',')))
 and r.created_at >= case when %(since)s = '' then '-infinity'::timestamptz
                          when %(since)s = 'today' then date_trunc('day', now())

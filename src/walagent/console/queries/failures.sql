@@ -34,7 +34,7 @@ select md5(concat_ws('|', c.state, c.reason, c.sqlstate, c.agent)) as id, c.stat
                                     where (o.state, o.reason, o.agent) = (c.state, c.reason, c.agent)
                                      and o.sqlstate is not distinct from c.sqlstate and o.bucket = b), 0) order by b)
           from generate_series(1, 16) b) as spark,
-       min(c.first_at) as first_at, max(c.last_at) as last_at, min(c.next_attempt_at) as next_attempt_at
+       min(c.first_at) as first_at, max(c.last_at) as last_at, min(c.next_attempt_at) as next_attempt_at, %(since)s as ended
   from counted c
  group by c.state, c.reason, c.sqlstate, c.agent
  order by sum(c.n) desc, c.reason

@@ -1,7 +1,7 @@
 -- key: count
--- parameters: state, agent, relation, key, kind, reason, since, tenant, q
+-- parameters: state, agent, relation, key, kind, reason, sqlstate, since, ended, tenant, q
 -- How many runs match: exact up to 10,000, and else at least that many: statistics would count those of other tenants.
-select least(count(*), 10000) as count, count(*) > 10000 as is_estimate, count(*) > 10000 as is_least
+select least(count(*), 10000) as count, count(*) > 10000 as is_least
   from (select from agent.run r
          where
 -- include: _run_filter
