@@ -2,7 +2,8 @@
 
 A shape is registered before its snapshot is read, and what arrives meanwhile is kept: a transaction
 that the snapshot does not have is applied to it, one that it has is not.  A commit can reach the
-stream before snapshots show it, so transactions of the last minute are kept, too.
+stream before snapshots show it, so transactions of the last minute are kept, too; and long after,
+if the stream is behind, so a shape keeps its snapshot until the stream has passed it.
 
 The engine never waits for a client and never holds the stream back: it is a lossy sink.  When it
 missed something, all shapes end, and clients fetch again.
@@ -43,6 +44,7 @@ from walagent.sync.snapshot import (
     copy_lines,
     copy_rows,
     lock,
+    read_position,
     read_snapshot,
     reading,
     select,
@@ -83,6 +85,18 @@ class EngineLimits:
     total_bytes: int = 2 << 30
     idle: float = 3600.0
     publish: float = 30.0  # seconds until the table is published
+
+
+@dataclass(frozen=True, slots=True)
+class _Joint:
+    """Where a snapshot and the stream are joined.
+
+    Args:
+        position: of the WAL; no transaction that commits after it is visible.
+    """
+
+    visible: Visible
+    position: int
 
 
 class _UnseenError(Exception):
@@ -136,6 +150,7 @@ class ShapeEngine:
         self._received: dict[int, int] = {}  # commit LSNs of the last transactions by their IDs
         self._tasks: set[asyncio.Task[None]] = set()
         self._wide: Visible | None = None
+        self._joints: dict[Shape, _Joint] = {}  # of shapes whose snapshot the stream has not passed
         self._snapshots = asyncio.Semaphore(_SNAPSHOTS)
         self._bytes = 0  # of all shapes, as of the last measurement
         self._measured_at = 0.0
@@ -315,8 +330,7 @@ class ShapeEngine:
     async def _start(self, shape: Shape) -> None:
         """Read the snapshot, then apply what it does not have."""
         try:
-            visible = await self._read(shape)
-            await self._catch_up(shape, visible)
+            await self._catch_up(shape, await self._read(shape))
         except _TableChangedError:
             self.drop(shape)
         except Exception as error:  # noqa: BLE001 - clients receive it
@@ -324,7 +338,7 @@ class ShapeEngine:
             shape.error = error
             self.drop(shape)
 
-    async def _read(self, shape: Shape) -> Visible:
+    async def _read(self, shape: Shape) -> "_Joint":
         """Read the rows; if a commit was received that no snapshot shows yet, wait for it."""
         until = time.monotonic() + self._limits.publish
         while True:
@@ -336,7 +350,7 @@ class ShapeEngine:
                     raise ShapeRefusedError(503, text) from error
             await asyncio.sleep(_PUBLISHING)
 
-    async def _read_once(self, shape: Shape) -> Visible:
+    async def _read_once(self, shape: Shape) -> "_Joint":
         table = shape.table
         async with self._snapshots, self.connection() as conn:
             await self.publish(conn, (table.schema, table.name))
@@ -346,6 +360,7 @@ class ShapeEngine:
                 if await check_definition(conn, shape.definition) != table:
                     raise _TableChangedError
                 visible = await read_snapshot(conn)
+                joint = _Joint(visible, await read_position(conn))
                 waiting = self._starting.get(shape, [])
                 if self.unseen(visible).keys() - {each.begin.xid for each in waiting}:
                     raise _UnseenError
@@ -353,14 +368,13 @@ class ShapeEngine:
         ending = snapshot_end(visible.xmin, visible.xmax, sorted(visible.running))
         shape.snapshot[-1:] = [b",".join([*shape.snapshot[-1:], ending])]
         self._wide = visible
-        return visible
+        return joint
 
-    async def _catch_up(self, shape: Shape, visible: Visible) -> None:
+    async def _catch_up(self, shape: Shape, joint: "_Joint") -> None:
         """Apply in order what has arrived since the shape was registered, until nothing waits."""
+        self._joints[shape] = joint
         while missed := self._starting.get(shape):
-            transaction = missed.pop(0)
-            if not visible.has(transaction.begin.xid):
-                await self._apply([shape], transaction)
+            await self._apply([shape], missed.pop(0))
         # From here on, the stream is applied at once: nothing was awaited since the last look.
         if self._starting.pop(shape, None) is not None:
             self._alike.pop((shape.table.schema, shape.table.name), None)
@@ -478,6 +492,11 @@ class ShapeEngine:
             ):
                 await self._deliver(name, transaction)
         self.position = max(self.position, int(commit.end_lsn))
+        self._joints = {
+            shape: joint
+            for shape, joint in self._joints.items()
+            if not shape.ended and (joint.position > self.position or shape in self._starting)
+        }
 
     def unseen(self, visible: Visible) -> dict[int, int]:
         """Return the transactions that were received and that a snapshot lacks.
@@ -521,6 +540,15 @@ class ShapeEngine:
 
         An error ends these shapes, whose clients fetch again, and not the stream of the others.
         """
+        if self._joints:
+            shapes = [
+                shape
+                for shape in shapes
+                if (joint := self._joints.get(shape)) is None
+                or not joint.visible.has(transaction.begin.xid)
+            ]
+        if not shapes:
+            return
         try:
             await self._append(shapes, transaction)
         except Exception as error:  # noqa: BLE001 - see above

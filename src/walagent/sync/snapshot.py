@@ -81,6 +81,11 @@ _BEGIN: Final = "; ".join([
     *(f"set local {name} = '{value}'" for name, value in TEXT_FORMS.items()),
 ])  # fmt: skip
 
+_POSITION: Final = b"""
+select case when pg_is_in_recovery() then pg_last_wal_replay_lsn()
+            else pg_current_wal_insert_lsn() end - '0/0'
+"""
+
 
 @asynccontextmanager
 async def reading(conn: AsyncConnection[Any]) -> AsyncGenerator[None]:
@@ -97,6 +102,13 @@ async def read_snapshot(conn: AsyncConnection[Any]) -> Visible:
     row = await (await conn.execute("select pg_current_snapshot()::text")).fetchone()
     assert row is not None  # noqa: S101 - a select without a source has one row
     return Visible.parse(row[0])
+
+
+async def read_position(conn: AsyncConnection[Any]) -> int:
+    """Return a position of the WAL that is after each commit that the open snapshot has."""
+    row = await (await conn.execute(_POSITION)).fetchone()
+    assert row is not None  # noqa: S101 - a select without a source has one row
+    return int(row[0])
 
 
 async def copy_rows(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx2 as httpx
 import pytest
@@ -13,7 +14,7 @@ from tests.helpers.database import DEADLINE, rows, run_all, session, until
 from tests.helpers.shapes import SECRET, Follower, Served, serving
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
-from walagent.sync.engine import EngineLimits
+from walagent.sync.engine import EngineLimits, ShapeEngine
 
 TABLE = """
 create table item (
@@ -277,6 +278,32 @@ async def test_an_event_stream_has_the_same_messages(conn: AsyncConnection, serv
                     break
     keys = [message["key"] for message in seen if "key" in message]
     assert len(keys) == len(set(keys)) == 9
+
+
+async def test_what_a_snapshot_has_is_not_doubled_by_a_stream_that_is_behind(
+    conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit before the snapshot can be received after the shape is ready."""
+    await served.get(table="item", offset="-1", where="n > 100")  # the stream carries the table
+    behind, commit = asyncio.Event(), ShapeEngine._commit  # noqa: SLF001 - to hold the stream
+
+    async def late(engine: ShapeEngine, *given: Any) -> None:  # noqa: ANN401 - passed on
+        await behind.wait()
+        await commit(engine, *given)
+
+    monkeypatch.setattr(ShapeEngine, "_commit", late)
+    await conn.execute(ROW, (1, "a", 1))
+    await conn.execute(ROW, (2, "b", 2))
+    await conn.execute("delete from item where id = 2")
+    client, part = Follower(served, table="item"), Follower(served, table="item", where="n > 0")
+    for each in (client, part):
+        await each.catch_up()
+        assert len(each.rows) == 1
+    behind.set()
+    await conn.execute(ROW, (2, "c", 2))
+    for each in (client, part):
+        await each.until(await select(conn))
+        assert each.refetches == 0
 
 
 async def test_an_idle_event_stream_is_kept_alive_until_its_end(
