@@ -257,7 +257,12 @@ class Worker:
                 former.abandon(cancelled=False)  # the run was lost and claimed again
                 self._leases.release(former)
             held = Held(claim)
-            held.task = self._tasks.create_task(self._work(held), name=f"run {claim.run_id}")
+            work = self._work(held)
+            try:
+                held.task = self._tasks.create_task(work, name=f"run {claim.run_id}")
+            except RuntimeError:  # an error of another run ends the worker: their leases expire
+                work.close()
+                return
             self._leases.active[claim.run_id] = held
             held.task.add_done_callback(lambda _, held=held: self._released(held))
 
