@@ -569,7 +569,7 @@ class ShapeEngine:
             return
         images = [await self._image(table, change, is_whole=has_where) for change in changes]
         rows = [
-            RowChange.of(table, change, new) if new is not None or change.new is None else None
+            None if new is None and change.old is None else RowChange.of(table, change, new)
             for change, new in zip(changes, images, strict=True)
         ]
         verdicts: Sequence[Sequence[bool | None]] = [[None] * len(changes)] * len(shapes)
@@ -597,6 +597,9 @@ class ShapeEngine:
     ) -> dict[str, str | None] | None:
         """Return the texts of a new row; None: there is none, or no more.
 
+        Of a row that has left its key and is deleted since, a shape of all rows has what was sent,
+        until it is deleted there, too; one with a condition has it no more.
+
         Args:
             is_whole: whether all columns are needed: the row can move into the shape.  They are,
                 too, if its key has changed: the row under the new key is an insert.
@@ -605,7 +608,8 @@ class ShapeEngine:
             return None
         new = table.texts(change.new)
         if (is_whole or change.old is not None) and lacks_values(change):
-            return await self._complete(table, new)
+            whole = await self._complete(table, new)
+            return whole if is_whole else whole or new
         return new
 
     async def _complete(
