@@ -159,6 +159,8 @@ async def test_a_worker_that_dies_anywhere_says_everything_once(
             # The reader starts turns in the worker of its process.
             part = "reader" if point == "run.claimed" else "worker"
             await s.d.dies(part)
+        if part == "worker":
+            await s.d.caught_up()  # the reader might be giving it runs, with a lease of 30 s
         await s.d.expire_leases()
         await (s.d.start_reader() if part == "reader" else s.d.start_worker())
         await s.settled()
