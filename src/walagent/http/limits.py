@@ -32,6 +32,7 @@ class LimitedProtocol(H11Protocol):
     """
 
     opened = 0.0
+    _is_upgraded = False
     _late: asyncio.TimerHandle | None = None
 
     def __init__(self, *arguments: Any, most: int, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
@@ -60,10 +61,15 @@ class LimitedProtocol(H11Protocol):
         else:
             self._received()
 
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Give the connection to the socket, whose life the time of a request does not limit."""
+        super().handle_websocket_upgrade(event)
+        self._is_upgraded = True
+
     @property
     def waits_for_request(self) -> bool:
         """Whether a request has not arrived completely."""
-        return self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
+        return not self._is_upgraded and self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
 
     @property
     def waits(self) -> bool:

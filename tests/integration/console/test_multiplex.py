@@ -95,6 +95,21 @@ async def test_each_request_is_answered_as_over_http(conn: AsyncConnection, serv
         assert json.loads(found["body"])[0]["value"] == {"id": "1", "text": "x"}
 
 
+async def test_a_socket_stays_open_while_a_request_waits(
+    conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time for a request to arrive does not limit it: the request was the upgrade."""
+    monkeypatch.setattr("walagent.http.limits.REQUEST_SECONDS", 0.3)
+    client = Follower(served, path="threads", token="ann")
+    await client.catch_up()
+    async with opened(served, "ann") as socket:
+        url = f"/v1/shapes/threads?offset={client.offset}&handle={client.handle}&live=true"
+        await ask(socket, 1, url)
+        await asyncio.sleep(1)
+        await post(conn, "ann", "new")
+        assert "new" in (await answer(socket))["body"]
+
+
 async def test_a_socket_has_the_principal_of_its_cookie_or_token(
     conn: AsyncConnection, served: Served
 ) -> None:
