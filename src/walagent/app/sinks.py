@@ -33,4 +33,4 @@ class DaemonSinks:
                     beside["retention"] = keep_pruning(self.dsn, self.retention)
                 return beside
 
-            yield SinkSet([self.fan_out, *intake.sinks], start)
+            yield SinkSet([self.fan_out, *intake.sinks], start, self.fan_out.answers)

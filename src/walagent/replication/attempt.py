@@ -147,7 +147,7 @@ class StreamAttempt:
         }
         if self._settings.plugin == "pgoutput":
             work["publications"] = watch_publications(conn, checkpoint)
-            work["requests"] = keep_requests(conn, checkpoint.slot, opened.sinks)
+            work["requests"] = keep_requests(conn, checkpoint.slot, opened.sinks, opened.answers)
         return work
 
     def _carried(self, opened: SinkSet) -> frozenset[Table] | None:

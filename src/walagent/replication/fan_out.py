@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from walagent.change import Begin, Idle, Item, Piece
-from walagent.replication.sinks import Table, Want, Wants
+from walagent.replication.sinks import Answers, Table, Want, Wants
 
 _LIMIT: Final = 10_000
 _NONE: Final[Wants] = MappingProxyType({})
@@ -43,8 +43,7 @@ class FanOut:
 
     def __init__(self) -> None:
         self._subscriptions: list[Subscription] = []
-        # Tables that cannot be published, and since when; filled by who requests them.
-        self.refused: dict[Table, float] = {}
+        self.answers = Answers()  # filled by who requests the tables
 
     @property
     def durable(self) -> None:

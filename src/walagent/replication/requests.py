@@ -1,7 +1,7 @@
 """Request the tables that sinks need: the publications are the union of all requests."""
 
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -9,11 +9,11 @@ from psycopg import AsyncConnection
 from walagent.concurrency import Periodic
 from walagent.errors import ConflictError, DatabaseLostError, WalagentError
 from walagent.log import log
-from walagent.replication.sinks import Sink, Table, TableRequest, requests_of
+from walagent.replication.sinks import Answers, Sink, Table, TableRequest, requests_of
 from walagent.store import gaps
 from walagent.store.errors import translating
 
-_COMPARE = 0.5  # seconds between two comparisons, in memory
+_COMPARE = 0.1  # seconds between two comparisons, in memory
 _AGAIN: Final = 5.0  # seconds until a request that was refused is repeated
 _GRANT: Final = "Grant EXECUTE on agent_internal.request_tables, see docs/sync.md."
 
@@ -24,7 +24,7 @@ async def keep_requests(
     conn: AsyncConnection[Any],
     slot: str,
     sinks: Sequence[Sink],
-    refusals: MutableMapping[Table, float] | None = None,
+    answers: Answers,
 ) -> None:
     """Request what the sinks need whenever that changes; does not end.
 
@@ -32,13 +32,14 @@ async def keep_requests(
     and sinks do not depend on it.
 
     Args:
-        refusals: the tables that are refused, and since when.
+        answers: kept up to date.
 
     Raises:
         DatabaseLostError: start over.
     """
-    requester = _Requester(conn, slot, {} if refusals is None else refusals)
-    requester.refused.clear()
+    answers.standing.clear()
+    answers.refused.clear()
+    requester = _Requester(conn, slot, answers)
     async for _ in Periodic(_COMPARE):
         try:
             await requester.request(requests_of(sinks))
@@ -47,14 +48,12 @@ async def keep_requests(
 
 
 class _Requester:
-    def __init__(
-        self, conn: AsyncConnection[Any], slot: str, refused: MutableMapping[Table, float]
-    ) -> None:
+    def __init__(self, conn: AsyncConnection[Any], slot: str, answers: Answers) -> None:
         self._conn = conn
         self._slot = slot
         self._requested: Requests | None = None
         self._logged: dict[Table, str] = {}
-        self.refused = refused
+        self._answers = answers
 
     async def request(self, needed: Requests) -> None:
         """Request what is needed and was not refused lately.
@@ -67,7 +66,7 @@ class _Requester:
         wanted = {
             table: each
             for table, each in needed.items()
-            if now - self.refused.get(table, now - _AGAIN) >= _AGAIN
+            if now - self._answers.refused.get(table, now - _AGAIN) >= _AGAIN
         }
         if wanted == self._requested:
             return
@@ -78,7 +77,7 @@ class _Requester:
         except WalagentError:
             wanted = await self._one_by_one(wanted)
         for table in wanted:
-            self.refused.pop(table, None)
+            self._answers.refused.pop(table, None)
         self._requested = wanted
 
     async def _one_by_one(self, wanted: Requests) -> Requests:
@@ -94,15 +93,17 @@ class _Requester:
             except (ConflictError, DatabaseLostError):
                 raise
             except WalagentError as error:
-                self.refused[table] = time.monotonic()
+                self._answers.refused[table] = time.monotonic()
                 self._log(table, error)
         return accepted
 
     async def _send(self, wanted: Requests) -> None:
+        self._answers.standing.intersection_update(wanted)  # the others end with this request
         with translating():
             await gaps.request_tables(self._conn, self._slot, {
                 table: (each.inserts_only, each.durable) for table, each in wanted.items()
             })  # fmt: skip
+        self._answers.standing.update(wanted)
 
     def _log(self, table: Table, error: WalagentError) -> None:
         if self._logged.get(table) == str(error):

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from psycopg import AsyncConnection
@@ -96,6 +96,19 @@ class Opening:
 Beside = Mapping[str, Coroutine[Any, Any, object]]
 
 
+@dataclass(slots=True)
+class Answers:
+    """What became of the requests for tables.
+
+    Args:
+        standing: accepted, and not being withdrawn: they are published until it is seen here.
+        refused: since when.
+    """
+
+    standing: set[Table] = field(default_factory=set[Table])
+    refused: dict[Table, float] = field(default_factory=dict[Table, float])
+
+
 @dataclass(frozen=True, slots=True)
 class SinkSet:
     """The sinks of one stream, in the order in which they receive items.
@@ -106,6 +119,7 @@ class SinkSet:
 
     sinks: Sequence[Sink]
     start: Callable[[Checkpoint], Awaitable[Beside]]
+    answers: Answers = field(default_factory=Answers)  # to what they need
 
 
 OpenSinks = Callable[[Opening], AbstractAsyncContextManager[SinkSet]]

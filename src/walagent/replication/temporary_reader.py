@@ -222,7 +222,7 @@ class TemporaryReader:
             self._has_streamed = True
             log.info("reader.streaming", slot=self._slot, lsn=str(stream.received))
             self._source.on_streaming()
-            requests = keep_requests(conn, self._slot, [self._fan_out], self._fan_out.refused)
+            requests = keep_requests(conn, self._slot, [self._fan_out], self._fan_out.answers)
             parts: Mapping[str, Coroutine[Any, Any, object]] = {
                 "feed": feed.run(),
                 "requests": requests,

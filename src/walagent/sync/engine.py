@@ -388,18 +388,22 @@ class ShapeEngine:
         """
         for table in tables:
             self._tables.setdefault(table, Want())
+        answers, missing = self._fan_out.answers, set(tables)
         found: Mapping[Table, Sequence[str | None]] = {}
         try:
             async with asyncio.timeout(self._limits.publish):
                 async for _ in Periodic(_PUBLISHING):
-                    found = await published_as(conn, _PUBLICATION)
-                    missing = set(tables) - found.keys()
+                    # Before it is answered, a request of this process can remove a table.
+                    missing = set(tables) - answers.standing - answers.refused.keys()
+                    if not missing:
+                        found = await published_as(conn, _PUBLICATION)
+                        missing = set(tables) - found.keys()
                     if not missing:
                         break
-                    if refused := missing & self._fan_out.refused.keys():
+                    if refused := missing & answers.refused.keys():
                         raise _unpublished(refused)
         except TimeoutError as error:
-            raise _unpublished(set(tables) - found.keys()) from error
+            raise _unpublished(missing) from error
         for table in tables:
             self._rely(table, found[table])
 

@@ -14,6 +14,7 @@ from tests.helpers.database import DEADLINE, rows, run_all, session, until
 from tests.helpers.shapes import SECRET, Follower, Served, serving
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
+from walagent.store import gaps
 from walagent.sync.engine import EngineLimits, ShapeEngine
 
 TABLE = """
@@ -329,6 +330,38 @@ async def test_what_a_snapshot_has_is_not_doubled_by_a_stream_that_is_behind(
     for each in (client, part):
         await each.until(await select(conn))
         assert each.refetches == 0
+
+
+async def test_a_shape_relies_on_its_own_request_of_the_table(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that is still published from before a restart is removed first, then added again."""
+    await run_all(conn, TABLE)
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+    async with serving(conn, dsn) as served:
+        await served.get(table="item", offset="-1")
+    asked, removes, removed, written = (asyncio.Event() for _ in range(4))
+    request = gaps.request_tables
+
+    async def late(*given: Any) -> None:  # noqa: ANN401 - passed on
+        asked.set()
+        await (written if removed.is_set() else removes).wait()
+        await request(*given)
+        removed.set()
+
+    monkeypatch.setattr(gaps, "request_tables", late)
+    async with serving(conn, dsn) as served, asyncio.timeout(DEADLINE):
+        await asked.wait()  # of no table
+        client = Follower(served, table="item")
+        catching = asyncio.create_task(client.catch_up())
+        await asyncio.wait([catching], timeout=0.5)
+        removes.set()
+        await removed.wait()
+        await conn.execute(ROW, (1, "a", 1))
+        written.set()
+        await catching
+        await conn.execute("update item set title = 'b'")
+        await client.until(await select(conn))
 
 
 async def test_an_idle_event_stream_is_kept_alive_until_its_end(
