@@ -141,7 +141,7 @@ begin
         when _agent.tool_choice not in ('auto', 'required') then 'after_call'
         when 'update_row' = any (_names) and _names <@ '{update_row,do_nothing}' then 'after_call'
         else 'answer' end);
-    return to_jsonb(_attachment) - '{paused,paused_reason,attached_at,source,definition}'::text[]
+    return to_jsonb(_attachment) - '{paused,paused_reason,paused_by,attached_at,source,definition}'::text[]
         - case when to_jsonb(_attachment) -> 'turns' = 'null' then 'turns' else '' end || jsonb_build_object(
         'relation_oid', _attachment.relation::oid::bigint,
         'schema', (select nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace

@@ -25,8 +25,8 @@ begin
         end if;
         -- Pausing changes neither what matches nor what a run does: no new version.  Resuming checks the attachment
         -- again: what has changed in its table is now rejected, or becomes part of the definition.
-        _same := to_jsonb(new) - '{paused,paused_reason,definition}'::text[]
-                 = to_jsonb(old) - '{paused,paused_reason,definition}'::text[];
+        _same := to_jsonb(new) - '{paused,paused_reason,paused_by,definition}'::text[]
+                 = to_jsonb(old) - '{paused,paused_reason,paused_by,definition}'::text[];
         if _same and (new.paused or not old.paused) then
             new.definition := old.definition;
             return new;

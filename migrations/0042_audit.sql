@@ -171,7 +171,7 @@ begin
     _verb := case
         when tg_op = 'INSERT' then 'created'
         when tg_op = 'DELETE' then 'deleted'
-        when _changed <@ '{paused,paused_reason}' then case when (_new ->> 'paused')::boolean then 'paused' else 'resumed' end
+        when _changed <@ '{paused,paused_reason,paused_by}' then case when (_new ->> 'paused')::boolean then 'paused' else 'resumed' end
         when _changed = '{revoked_at}' then 'revoked'
         else 'changed' end;
     perform agent_internal.audit(

@@ -260,12 +260,17 @@ drop function agent_internal.check_model(text);
 
 -- Functions and views that look rows up by name, or insert rows of a run.
 
+alter table agent.attachment add column paused_by name;
+comment on column agent.attachment.paused_by is 'Who paused it; null if walagent did, because none of its runs can succeed';
+
 create or replace function agent.pause(name text, reason text default null)
     returns void
     language plpgsql
 as $$
 begin
-    update agent.attachment a set paused = true, paused_reason = pause.reason where a.name = pause.name and a.tenant = agent.current_tenant();
+    update agent.attachment a set paused = true, paused_reason = pause.reason,
+                                  paused_by = coalesce(agent.current_principal(), session_user)
+     where a.name = pause.name and a.tenant = agent.current_tenant();
     if not found then
         raise exception 'attachment "%" does not exist', pause.name
             using errcode = 'WA013', hint = agent_internal.suggest(pause.name, (select array_agg(a.name) from agent.attachment a where a.tenant = agent.current_tenant()));
@@ -278,7 +283,7 @@ create or replace function agent.resume(name text)
     language plpgsql
 as $$
 begin
-    update agent.attachment a set paused = false, paused_reason = null where a.name = resume.name and a.tenant = agent.current_tenant();
+    update agent.attachment a set paused = false, paused_reason = null, paused_by = null where a.name = resume.name and a.tenant = agent.current_tenant();
     if not found then
         raise exception 'attachment "%" does not exist', resume.name
             using errcode = 'WA013', hint = agent_internal.suggest(resume.name, (select array_agg(a.name) from agent.attachment a where a.tenant = agent.current_tenant()));

@@ -289,3 +289,27 @@ async def test_who_may_not_attach_is_offered_nothing(
         )
         assert answer.status_code == 403
         assert await column(conn, "select name from agent.attachment") == ["triage"]
+
+
+async def test_a_pause_of_a_person_is_no_break(conn: AsyncConnection, dsn: str) -> None:
+    """What walagent pauses waits for a person; what a person pauses says who did, and why."""
+    states = {}
+    async with people(conn, dsn) as on:
+        for name, pause in (
+            ("broken", "select agent_internal.pause_broken(id, 'gone') from agent.attachment"),
+            ("paused", "select agent.pause('triage', 'until Monday')"),
+        ):
+            await run_all(conn, pause)
+            found = (await on.served.query(on.tokens["ann"], "console.attachments")).json()
+            (row,) = [each for each in found["rows"] if each["attachment"] == "triage"]
+            table = (await on.served.query(on.tokens["ann"], "console.tables")).json()["rows"][0]
+            waits = (await on.served.query(on.tokens["ann"], "console.waits")).json()["rows"]
+            states[name] = (row["state"], row["paused_reason"], table["is_broken"], len(waits))
+            assert (row["paused_by"] is None) == (name == "broken")
+            await run_all(conn, "select agent.resume('triage')")
+        found = (await on.served.query(on.tokens["ann"], "console.attachments")).json()
+        assert [each["paused_by"] for each in found["rows"]] == [None]
+    assert states == {
+        "broken": ("broken", "gone", True, 1),
+        "paused": ("paused", "until Monday", False, 0),
+    }

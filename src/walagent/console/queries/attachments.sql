@@ -5,12 +5,12 @@ select coalesce(a.id::text, 'agent/' || g.name) as id, g.name as agent, g.model,
             else a.definition ->> 'table' end as relation,
        a.ops, a.condition, a.run_as::text as run_as, a.version,
        case when a.id is null then 'not attached'
-            when a.paused and a.paused_reason is not null then 'broken'
+            when a.paused and a.paused_reason is not null and a.paused_by is null then 'broken'
             when a.paused then 'paused'
             when b.state in ('pending', 'running') then 'backfill'
             when v.active_from is null then 'waits'
             else 'active' end as state,
-       a.paused_reason, b.rows_done as backfilled, b.rows_total as to_backfill,
+       a.paused_reason, a.paused_by::text as paused_by, b.rows_done as backfilled, b.rows_total as to_backfill,
        coalesce(t.pending, 0) as pending, coalesce(t.waiting, 0) as waiting, coalesce(t.failed, 0) as failed,
        coalesce(d.done, 0) as done_today, d.p50_ms, d.cost as cost_today,
        a.columns, a.writes, a.ordering_key, a.max_depth, a.source,

@@ -8,7 +8,7 @@ select n.nspname || '.' || c.relname as relation, g.agents, greatest(c.reltuples
                           and not coalesce(has_column_privilege(l.oid, c.oid, t.attnum, 'select'), false)) as is_explained,
        quote_ident(n.nspname) || '.' || quote_ident(c.relname) as quoted, x.login::text as login, g.is_broken, g.attachments
   from (select a.relation, string_agg(distinct a.agent, ', ') as agents, count(*)::integer as attachments,
-               bool_or(a.paused and a.paused_reason is not null) as is_broken
+               bool_or(a.paused and a.paused_reason is not null and a.paused_by is null) as is_broken
           from agent.attachment a
          group by 1) g
        join pg_catalog.pg_class c on c.oid = g.relation

@@ -20,4 +20,4 @@ union all
 select 'broken/' || a.id, 'broken', null, null, a.agent, a.name, 'on ' || (a.definition ->> 'table') || ': ' || a.paused_reason,
        (select max(v.made_at) from agent.attachment_version v where v.attachment_id = a.id), null
   from agent.attachment a
- where a.paused and a.paused_reason is not null
+ where a.paused and a.paused_reason is not null and a.paused_by is null
