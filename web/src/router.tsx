@@ -4,7 +4,7 @@ import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet,
 import { base } from "./data/base";
 import { currentSession, loadSession } from "./data/session";
 import { Frame } from "./frame/frame";
-import { Broken, Missing } from "./pages/missing";
+import { Away, Broken, Missing } from "./pages/missing";
 import { SignIn } from "./pages/sign-in";
 
 /** Filters, sort, panel and tab are in the address. */
@@ -22,6 +22,7 @@ const signedIn = createRoute({
   getParentRoute: () => root,
   id: "signed-in",
   component: Frame,
+  errorComponent: Away,
   beforeLoad: async ({ location }) => {
     if (!currentSession() && !(await loadSession())) throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { to: location.href } });
   },
@@ -53,8 +54,11 @@ const pages = [
   page("/more", () => import("./pages/more")),
 ];
 
+// Who is not signed in does not learn which pages exist.
+const missing = createRoute({ getParentRoute: () => signedIn, path: "/$", component: Missing });
+
 export const router = createRouter({
-  routeTree: root.addChildren([signIn, signedIn.addChildren(pages)]),
+  routeTree: root.addChildren([signIn, signedIn.addChildren([...pages, missing])]),
   basepath: base,
   defaultNotFoundComponent: Missing,
   defaultErrorComponent: Broken,

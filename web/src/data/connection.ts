@@ -1,6 +1,8 @@
 /** Whether the page follows the database; written by every request, shown by the frame. */
 import { useSyncExternalStore } from "react";
 
+import { at } from "./base";
+
 export type Connection =
   | { state: "live" }
   | { state: "reconnecting"; since: number }
@@ -9,6 +11,7 @@ export type Connection =
 /** Milliseconds of silence before the page says so. */
 export const GRACE = 3_000;
 const SHOWN = 4_000;
+const PAUSE = 2_000; // until the server is asked whether it is back: a live request would wait for news
 
 let current: Connection = { state: "live" };
 let lastAnswer = Date.now();
@@ -32,7 +35,16 @@ export function answered(): void {
 
 /** A request got no answer. */
 export function unanswered(): void {
-  if (current.state !== "reconnecting") set({ state: "reconnecting", since: lastAnswer });
+  if (current.state === "reconnecting") return;
+  set({ state: "reconnecting", since: lastAnswer });
+  setTimeout(ask, PAUSE);
+}
+
+async function ask(): Promise<void> {
+  if (current.state !== "reconnecting") return;
+  const response = await fetch(at("v1/session"), { credentials: "same-origin", cache: "no-store" }).catch(() => undefined);
+  if (response && response.status < 500) answered();
+  else setTimeout(ask, PAUSE);
 }
 
 function watch(changed: () => void): () => void {

@@ -31,6 +31,8 @@ interface AttachmentRow {
   version: number | null;
   state: string;
   paused_reason: string | null;
+  /** A person; null if walagent paused it. */
+  paused_by: string | null;
   backfilled: string | null;
   to_backfill: string | null;
   pending: string;
@@ -248,9 +250,15 @@ function Detail({ row, again }: { row: AttachmentRow; again: () => void }) {
           <dd>{row.max_depth}</dd>
           <dt>Managed by</dt>
           <dd>{row.source === "file" ? "agents.yaml" : "SQL"}</dd>
+          {row.paused_by && (
+            <>
+              <dt>Paused by</dt>
+              <dd>{row.paused_by}</dd>
+            </>
+          )}
           {row.paused_reason && (
             <>
-              <dt>Broken</dt>
+              <dt>{row.paused_by ? "Reason" : "Broken"}</dt>
               <dd>{row.paused_reason}</dd>
             </>
           )}

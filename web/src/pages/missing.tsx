@@ -1,5 +1,6 @@
 /** What is shown for an address without a page, and when a page fails. */
-import { Link, type ErrorComponentProps } from "@tanstack/react-router";
+import { Link, type ErrorComponentProps, useRouter } from "@tanstack/react-router";
+import { useEffect } from "react";
 
 import { Refused } from "../data/request";
 import { useTitle } from "../frame/title";
@@ -18,7 +19,7 @@ export function Absent({ text, detail, to, action }: { text: string; detail?: st
       <div className="body stack tight">
         <div className="row">
           <Icon name="lock" />
-          <b className="strong">{text}</b>
+          <h1 className="small">{text}</h1>
         </div>
         {detail && <p className="soft">{detail}</p>}
         <Link className="btn small fit" to={to}>
@@ -30,10 +31,40 @@ export function Absent({ text, detail, to, action }: { text: string; detail?: st
 }
 
 export function Broken({ error, reset }: ErrorComponentProps) {
-  const known = error instanceof Refused ? error : new Refused(0, error instanceof Error ? error.message : String(error), undefined, "Load the page again.");
   return (
     <section className="panel absent">
-      <Problem error={known} again={reset} />
+      <Problem error={refused(error)} again={reset} />
     </section>
   );
+}
+
+const PAUSE = 3_000; // milliseconds until it is asked again
+
+/** Instead of the whole page: who is signed in is not known, because nobody answers. */
+export function Away({ error }: ErrorComponentProps) {
+  const router = useRouter();
+  useTitle("Away");
+  useEffect(() => {
+    const asking = setInterval(() => void router.invalidate(), PAUSE);
+    return () => clearInterval(asking);
+  }, [router]);
+  return (
+    <main className="signin">
+      <section className="panel" aria-labelledby="away">
+        <div className="brand">
+          <Icon name="logo" />
+          <span className="show">walagent</span>
+        </div>
+        <div className="stack tight">
+          <h1 id="away">The console is away</h1>
+          <p className="soft">It is asked again every 3 seconds, and opens this page when it answers.</p>
+        </div>
+        <Problem error={refused(error)} again={() => void router.invalidate()} />
+      </section>
+    </main>
+  );
+}
+
+function refused(error: unknown): Refused {
+  return error instanceof Refused ? error : new Refused(0, error instanceof Error ? error.message : String(error), undefined, "Load the page again.");
 }

@@ -61,13 +61,14 @@ interface ListProps {
 function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps) {
   const busy = useBusy();
   const canPost = useSession()?.can_post;
+  const Heading = current ? "h2" : "h1"; // else the thread's title is the page's
   const writing = new Map<string, string[]>();
   for (const each of busy.rows) writing.set(each.thread_id, [...(writing.get(each.thread_id) ?? []), each.agent]);
   return (
     <aside className="threads" aria-label="Threads">
       <div className="item">
         <div className="top">
-          <h2>{isArchived ? "Archived threads" : "Threads"}</h2>
+          <Heading>{isArchived ? "Archived threads" : "Threads"}</Heading>
           {canPost && (
             <button className="btn quiet small icon" type="button" aria-label="New thread" title="New thread (n)" onClick={onNew}>
               <Icon name="plus" />

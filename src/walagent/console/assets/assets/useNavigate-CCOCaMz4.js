@@ -1,1 +1,0 @@
-import{i as e}from"./jsx-runtime-EIAPxkjE.js";import{i as t}from"./link-DeVBGQ0A.js";import{_ as n}from"./icon-VzmjoVO8.js";var r=e(n(),1);function i(e){let n=t();return r.useCallback(t=>n.navigate({...t,from:t.from??e?.from}),[e?.from,n])}export{i as t};
