@@ -84,5 +84,18 @@ await page.waitForSelector("[aria-label=Arguments] tbody tr");
 seen.types = (await rows(page, "Arguments")).map((row) => row.split("\t").slice(0, 3).join("\t"));
 seen.decided = await page.locator(".approve table.rowdiff, table.rowdiff").first().innerText();
 
+// A path without a page; and who is signed in cannot be asked: the page opens when it can.
+const lost = await page.context().newPage();
+await lost.goto(`${base}/nothing-here`);
+await lost.waitForSelector("nav.nav");
+seen.lost = await lost.locator("h1").innerText();
+await lost.route("**/v1/session", (route) => route.fulfill({ status: 503, body: '{"message": "the database is not available"}' }));
+await lost.goto(`${base}/wal`);
+await lost.waitForSelector("#away");
+await check(lost, "away");
+seen.away = await lost.locator("main").innerText();
+await lost.unroute("**/v1/session");
+await lost.waitForSelector("[aria-label=Readers]");
+
 console.log(JSON.stringify(seen));
 await browser.close();

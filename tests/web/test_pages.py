@@ -60,6 +60,8 @@ async def test_pages_show_what_the_database_has(
     assert seen["call"] == "refund_customer(amount => 348.0)"
     assert seen["types"][:2] == ["ticket_id\tbigint\t9", "amount\tnumeric\t348.0"]
     assert str(LARGE) in seen["decided"]
+    assert seen["lost"] == "This page does not exist."
+    assert "the database is not available" in seen["away"]
     assert (seen["errors"], seen["axe"], seen["wide"]) == ([], [], [])
 
 

@@ -48,12 +48,12 @@ function two(s: number, large: number, largeName: string, small: number, smallNa
 export function bytes(value: number | string | null | undefined): string {
   if (value === null || value === undefined || value === "") return "";
   let n = Number(value);
-  if (Math.abs(n) < 1_000) return `${n} B`;
+  if (Math.abs(n) < 1_024) return `${n} B`;
   for (const unit of ["kB", "MB", "GB", "TB"]) {
-    n /= 1_000;
-    if (Math.abs(n) < 999.5) return `${n < 10 ? n.toFixed(1).replace(/\.0$/, "") : Math.round(n)} ${unit}`;
+    n /= 1_024;
+    if (Math.abs(n) < 1_023.5) return `${n < 10 ? n.toFixed(1).replace(/\.0$/, "") : Math.round(n)} ${unit}`;
   }
-  return `${Math.round(n)} PB`;
+  return `${Math.round(n / 1_024)} PB`;
 }
 
 export function percent(part: number, whole: number): string {

@@ -19,7 +19,7 @@ export function Absent({ text, detail, to, action }: { text: string; detail?: st
       <div className="body stack tight">
         <div className="row">
           <Icon name="lock" />
-          <h1 className="small">{text}</h1>
+          <h1>{text}</h1>
         </div>
         {detail && <p className="soft">{detail}</p>}
         <Link className="btn small fit" to={to}>
