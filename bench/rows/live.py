@@ -235,4 +235,5 @@ INTAKE = Row(
     beside="without clients",
     sides={OURS: partial(ingest, _CLIENTS), "without": partial(ingest, 0)},
     figures=(Figure("per_second", over="without", goal=0.9),),
+    rounds=9,  # each varies by a tenth, by what else the machine's host does
 )

@@ -111,7 +111,9 @@ class LiveShape:
         if (last.after, last.end, last.position) != (at, self.log.last, position):
             messages, end, is_end = self.log.after(at)
             if is_end:
-                messages = [*messages, up_to_date(position)]
+                # The position moves past a commit when all shapes have it: others might wait.
+                seen = max(position, end.lsn + 1) if messages else position
+                messages = [*messages, up_to_date(seen)]
             body = b"".join(b"data: " + message + b"\n\n" for message in messages)
             last = self._event = _Event(at, self.log.last, position, body, end)
         return last.body, last.upto

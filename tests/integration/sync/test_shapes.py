@@ -364,6 +364,34 @@ async def test_a_shape_relies_on_its_own_request_of_the_table(
         await client.until(await select(conn))
 
 
+async def test_an_event_stream_resumes_after_what_it_sent(
+    conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it was sent while other shapes of the table waited for PostgreSQL."""
+    evaluate = ShapeEngine._evaluate  # noqa: SLF001 - to hold the other shape
+
+    async def late(engine: ShapeEngine, *given: Any) -> Any:  # noqa: ANN401 - passed on
+        await asyncio.sleep(0.3)
+        return await evaluate(engine, *given)
+
+    monkeypatch.setattr(ShapeEngine, "_evaluate", late)
+    await served.get(table="item", offset="-1", where="title ilike 'a'")  # is not compiled
+    client = Follower(served, table="item")
+    await client.catch_up()
+    query = {"secret": SECRET, "table": "item", "offset": client.offset, "handle": client.handle}
+    query |= {"live": "true", "live_sse": "true"}
+    sent = list[Any]()
+    async with served.http.stream("GET", served.url, params=query) as answer:
+        await conn.execute(ROW, (1, "a", 1))
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                sent.append(json.loads(line.removeprefix("data: "))["headers"])
+                if len(sent) > 2 and "control" in sent[-1]:
+                    break
+    (change,) = [each for each in sent if "operation" in each]
+    assert int(sent[-1]["global_last_seen_lsn"]) > int(change["lsn"])
+
+
 async def test_an_idle_event_stream_is_kept_alive_until_its_end(
     conn: AsyncConnection, dsn: str
 ) -> None:
