@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from walagent.errors import ConfigError
+from walagent.http.direct import offer_direct
 from walagent.http.limits import MAX_HEADER_BYTES, LimitedProtocol, connection_limit
 from walagent.log import log
 
@@ -142,6 +143,7 @@ def _ending(app: ASGIApp) -> ASGIApp:
 
     async def answering(scope: Scope, receive: Receive, send: Send) -> None:
         started = False
+        offer_direct(scope, send)
 
         async def sending(message: Message) -> None:
             nonlocal started

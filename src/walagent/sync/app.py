@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 import orjson
 
 from walagent.errors import WalagentError
+from walagent.http.direct import direct_of
 from walagent.log import log
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.definition import Definition
@@ -337,18 +338,19 @@ class ShapeApp:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         gone = asyncio.create_task(_disconnected(client.receive))
         try:
-            await self._events(shape, start, send, gone)
+            await self._events(shape, start, client, gone)
         finally:
             gone.cancel()
         await send({"type": "http.response.body", "body": b""})
 
     async def _events(
-        self, shape: LiveShape, at: Offset, send: Send, gone: "asyncio.Task[None]"
+        self, shape: LiveShape, at: Offset, client: "_Client", gone: "asyncio.Task[None]"
     ) -> None:
-        loop, first = asyncio.get_running_loop(), True
+        loop, first, send = asyncio.get_running_loop(), True, client.send
         until = loop.time() + self._settings.stream
         due = loop.time() + self._settings.keep_alive
-        with shape.following() as news:
+        with shape.following(at, direct_of(client.scope)) as follower:
+            news = follower.news
             gone.add_done_callback(lambda _: news.set())
             # One timer: one for each wait would take as long as sending.
             alarm = loop.call_at(min(due, until), news.set)
@@ -359,11 +361,13 @@ class ShapeApp:
                         due = now + self._settings.keep_alive
                         alarm = loop.call_at(min(due, until), news.set)
                         await _send_more(send, b": keep-alive\n\n")
-                    while first or shape.log.has_after(at):
+                    while first or shape.log.has_after(follower.at):
                         first = False
-                        body, at = shape.event_after(at, self._engine.position)
+                        body, follower.at = shape.event_after(follower.at, self._engine.position)
                         await _send_more(send, body)
+                    follower.is_waiting = True
                     await news.wait()
+                    follower.is_waiting = False
             finally:
                 alarm.cancel()
 

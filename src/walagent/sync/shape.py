@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
@@ -18,6 +18,7 @@ from walagent.sync.table import ShapeTable, schema_header
 
 _ASKED: Final = 120.0  # seconds since the last request: twice as long as an event stream
 Texts = Mapping[str, str | None]
+Write = Callable[[bytes], bool]
 
 
 class _Event(NamedTuple):
@@ -28,6 +29,21 @@ class _Event(NamedTuple):
     position: int
     body: bytes
     upto: Offset
+
+
+@dataclass(eq=False, slots=True)
+class Follower:
+    """Who follows a shape by an event stream.
+
+    Args:
+        at: what it has.
+        is_waiting: whether nothing is being sent to it.
+    """
+
+    at: Offset
+    write: Write | None
+    is_waiting: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class LiveShape:
@@ -48,7 +64,7 @@ class LiveShape:
         self.used_at = time.monotonic()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
-        self._followers = set[asyncio.Event]()
+        self._followers = set[Follower]()
         self._event = _Event(Offset(0, 0), None, 0, b"", Offset(0, 0))
         self.ready.add_done_callback(lambda _: self.wake())
 
@@ -83,21 +99,38 @@ class LiveShape:
         return True
 
     @contextmanager
-    def following(self) -> Generator[asyncio.Event]:
-        """Yield an event that is set whenever something was added, and at the end."""
-        news = asyncio.Event()
-        self._followers.add(news)
+    def following(self, at: Offset, write: Write | None) -> Generator["Follower"]:
+        """Yield a follower, who is told whenever something was added, and at the end.
+
+        Args:
+            at: after what it follows.
+            write: sends to it at once; returns False if it cannot.
+        """
+        follower = Follower(at, write)
+        self._followers.add(follower)
         try:
-            yield news
+            yield follower
         finally:
-            self._followers.discard(news)
+            self._followers.discard(follower)
 
     def wake(self) -> None:
         """Let those that wait look again."""
         self._changed.set()
         self._changed = asyncio.Event()
         for each in self._followers:
-            each.set()
+            if self.ended or not self._push(each):
+                each.news.set()
+
+    def _push(self, follower: "Follower") -> bool:
+        """Send what was added at once; return whether all of it was sent."""
+        if follower.write is None or not follower.is_waiting:
+            return False
+        while self.log.has_after(follower.at):
+            body, end = self.event_after(follower.at, 0)
+            if not follower.write(body):
+                return False
+            follower.at = end
+        return True
 
     def event_after(self, at: Offset, position: int) -> tuple[bytes, Offset]:
         """Return what an event stream sends after an offset, and the offset that it ends at.
