@@ -15,7 +15,9 @@ _EXTENSION: Final = "walagent.direct"
 def offer_direct(scope: Scope, send: Send) -> None:
     """Add `direct_of` to a request, if its response is sent in chunks."""
     cycle = getattr(send, "__self__", None)
-    is_chunked = scope["type"] == "http" and scope["http_version"] == "1.1"
+    is_chunked = (
+        scope["type"] == "http" and scope["http_version"] == "1.1" and scope["method"] != "HEAD"
+    )
     if is_chunked and isinstance(cycle, RequestResponseCycle):
         scope.setdefault("extensions", {})[_EXTENSION] = partial(_write, cycle)
 

@@ -61,8 +61,12 @@ async def test_parts_of_both_ways_arrive_in_order() -> None:
             assert found.content == b"".join(b"%d " % n * 10 for n in range(100))
 
 
-async def test_an_old_client_is_not_written_to() -> None:
-    """HTTP/1.0 knows no chunks."""
+@pytest.mark.parametrize(
+    ("request_line", "end"),
+    [(b"GET / HTTP/1.0", b"\r\n\r\nwhole"), (b"HEAD / HTTP/1.1", b"\r\n\r\n")],
+)
+async def test_what_has_no_chunks_is_not_written_to(request_line: bytes, end: bytes) -> None:
+    """HTTP/1.0, and answers without a body."""
 
     async def answer(write: Write | None, send: Send) -> None:
         assert write is None
@@ -70,8 +74,8 @@ async def test_an_old_client_is_not_written_to() -> None:
 
     async with served(answer) as port, asyncio.timeout(10):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
-        assert (await reader.read()).endswith(b"\r\n\r\nwhole")
+        writer.write(request_line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).endswith(end)
         writer.close()
 
 
