@@ -95,6 +95,22 @@ await page.waitForURL(/\/runs\/7$/);
 await page.goBack();
 seen.at = page.url();
 await page.waitForURL(/\/runs\?state=failed$/);
+
+// A saved filter is a tab of everybody who sees the runs, at once.
+const colleague = await open();
+await colleague.goto(`${base}/runs`);
+await colleague.waitForSelector("[data-run='8']");
+await page.click("text=Save filter");
+await page.fill("dialog input", "Broken calls");
+await check(page, "save filter");
+await page.keyboard.press("Enter");
+await page.waitForSelector("nav.tabs a[aria-current]:has-text('Broken calls 2')");
+await colleague.click("nav.tabs a:has-text('Broken calls')");
+await colleague.waitForURL(/\/runs\?state=failed$/);
+seen.saved = await colleague.locator("nav.tabs a:has-text('Broken calls')").innerText();
+await colleague.click("[aria-label='Remove the saved filter Broken calls']");
+await page.waitForSelector("nav.tabs a:has-text('Broken calls')", { state: "detached" });
+await colleague.close();
 await page.keyboard.press("Control+k");
 await page.waitForSelector("dialog.finder");
 await page.keyboard.type("ticket");

@@ -61,6 +61,7 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     assert seen["clarified"] == "Which of the two weeks?"
     saved = await value(conn, "select sql from agent.verified_query")
     assert saved == seen["statements"][1]
+    assert seen["saved"].split() == ["Broken", "calls", "2"]
     assert seen["prices"][:3] == ["$0.00", "$0.02", "$0.04"]  # of the axis: cents are not rounded
     assert seen["dialogs"] == 0
     assert seen["early"] == "May triage make this call?"

@@ -253,12 +253,6 @@ export interface MinuteRow {
   lag_ms: number | null;
 }
 
-/** A filter that this browser remembers; a link shares it. */
-export interface SavedFilter {
-  name: string;
-  query: string;
-}
-
 /** The state as a badge names it. */
 export function badge(state: RunState): string {
   return { waiting_approval: "approval", waiting_retry: "retry", needs_review: "review" }[state as string] ?? state;

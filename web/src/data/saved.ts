@@ -1,41 +1,26 @@
-/** Saved filters: in this browser; to share one, copy the link of the list. */
-import { useSyncExternalStore } from "react";
+/** Saved filters of the list of runs: rows, for all who see the runs. */
+import { useMemo } from "react";
 
-import { recall, remember } from "./local";
-import type { SavedFilter } from "./runs";
+import { mutate } from "./mutate";
+import { shape, useShape } from "./shapes";
 
-const watching = new Set<() => void>();
-let saved: readonly SavedFilter[] = read();
-
-function read(): readonly SavedFilter[] {
-  try {
-    const found: unknown = JSON.parse(recall("filters") ?? "[]");
-    return Array.isArray(found) ? found.filter((each): each is SavedFilter => typeof each?.name === "string" && typeof each.query === "string") : [];
-  } catch {
-    return [];
-  }
+export interface SavedFilter {
+  name: string;
+  /** As in the address: `state=failed&agent=triage`. */
+  query: string;
+  saved_by: string;
+  is_mine: boolean;
+  is_removable: boolean;
 }
 
-function set(next: readonly SavedFilter[]): void {
-  saved = next;
-  remember("filters", JSON.stringify(saved));
-  for (const each of watching) each();
-}
-
-export function saveFilter(filter: SavedFilter): void {
-  set([...saved.filter((each) => each.name !== filter.name), filter]);
-}
-
-export function removeFilter(name: string): void {
-  set(saved.filter((each) => each.name !== name));
-}
+const nameOf = (filter: { name: string }) => filter.name;
+const shown = () => [shape("saved_filters", (row) => String(row.name))];
 
 export function useSavedFilters(): readonly SavedFilter[] {
-  return useSyncExternalStore(
-    (changed) => {
-      watching.add(changed);
-      return () => watching.delete(changed);
-    },
-    () => saved,
-  );
+  const { rows } = useShape<SavedFilter>("saved_filters", nameOf);
+  return useMemo(() => rows.toSorted((a, b) => a.name.localeCompare(b.name)), [rows]);
 }
+
+export const saveFilter = ({ name, query }: { name: string; query: string }) => mutate("save_filter", { name, query }, shown());
+
+export const removeFilter = (name: string) => mutate("remove_filter", { name }, shown());

@@ -7,8 +7,8 @@ import { actOnMany, type BulkAction } from "../data/bulk";
 import { atLeast, money, number, tablePath } from "../data/format";
 import { readQuery, useQueryOnce } from "../data/queries";
 import type { Refused } from "../data/request";
-import { badge, filterParams, isOpen, RUN_FILTERS, type RunFilter, type RunRow, type SavedFilter, useRuns, useRunsCount } from "../data/runs";
-import { removeFilter, saveFilter, useSavedFilters } from "../data/saved";
+import { badge, filterParams, isOpen, RUN_FILTERS, type RunFilter, type RunRow, useRuns, useRunsCount } from "../data/runs";
+import { removeFilter, type SavedFilter, saveFilter, useSavedFilters } from "../data/saved";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { Confirm, Dialog } from "../parts/confirm";
@@ -19,7 +19,7 @@ import { EmptyBody, Skeleton } from "../parts/panel";
 import { download } from "../parts/payload";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
-import { toast } from "../parts/toast";
+import { toast, toastProblem } from "../parts/toast";
 import { ConfirmRetry, useMayOperate } from "./failed-group";
 import { RunPanel } from "./run-panel";
 import { lastList } from "./runs-list";
@@ -511,7 +511,7 @@ function Lead({ filter, setFilter, matching, rows }: { filter: RunFilter; setFil
         onChange={change}
         end={isFiltered && matching ? <span className="muted nowrap hide-s">{matching} match</span> : undefined}
       />
-      {isSaving && <SaveFilter filter={filter} onClose={() => setSaving(false)} />}
+      {isSaving && <SaveFilter filter={filter} saved={saved} onClose={() => setSaving(false)} />}
     </div>
   );
 }
@@ -526,17 +526,18 @@ function FilterTab({ name, filter, current, saved }: { name: string; filter: Run
   const count = useQueryOnce<{ count: string; is_least: boolean }>("runs_count", filterParams(filter), { every: 30_000, skip: !isCounted }).rows?.[0];
   return (
     <span className="row tab">
-      <Link to="/runs" search={filter as never} activeProps={{}} aria-current={isCurrent || undefined}>
+      <Link to="/runs" search={filter as never} activeProps={{}} aria-current={isCurrent || undefined} title={saved && `Saved by ${saved.saved_by}`}>
         {name} {isCounted && count && <span className="count">{atLeast(count.count, count.is_least)}</span>}
       </Link>
-      {saved && isCurrent && (
+      {saved?.is_removable && isCurrent && (
         <button
           type="button"
           className="copy"
           aria-label={`Remove the saved filter ${name}`}
           onClick={() => {
-            removeFilter(saved.name);
-            toast(<>Removed the filter {name}.</>, { action: { label: "Undo", key: "u", run: () => saveFilter(saved) } });
+            removeFilter(saved.name)
+              .then(() => toast(<>Removed the filter {name}.</>, saved.is_mine ? { action: { label: "Undo", key: "u", run: () => void saveFilter(saved).catch(toastProblem) } } : {}))
+              .catch(toastProblem);
           }}
         >
           ×
@@ -546,11 +547,13 @@ function FilterTab({ name, filter, current, saved }: { name: string; filter: Run
   );
 }
 
-function SaveFilter({ filter, onClose }: { filter: RunFilter; onClose: () => void }) {
+function SaveFilter({ filter, saved, onClose }: { filter: RunFilter; saved: readonly SavedFilter[]; onClose: () => void }) {
   const [name, setName] = useState("");
+  const known = saved.find((each) => each.name === name.trim());
+  const taken = known && !known.is_mine ? known.saved_by : undefined;
+  const isReady = Boolean(name.trim()) && !taken;
   const save = () => {
-    saveFilter({ name: name.trim(), query: new URLSearchParams(filter as Record<string, string>).toString() });
-    onClose();
+    saveFilter({ name: name.trim(), query: new URLSearchParams(filter as Record<string, string>).toString() }).then(onClose, toastProblem);
   };
   return (
     <Dialog
@@ -558,7 +561,7 @@ function SaveFilter({ filter, onClose }: { filter: RunFilter; onClose: () => voi
       onClose={onClose}
       foot={
         <>
-          <button type="button" className="btn primary" disabled={!name.trim()} onClick={save}>
+          <button type="button" className="btn primary" disabled={!isReady} onClick={save}>
             Save filter
           </button>
           <button type="button" className="btn quiet" onClick={onClose}>
@@ -571,14 +574,16 @@ function SaveFilter({ filter, onClose }: { filter: RunFilter; onClose: () => voi
         className="body stack tight"
         onSubmit={(event) => {
           event.preventDefault();
-          if (name.trim()) save();
+          if (isReady) save();
         }}
       >
         <label className="field">
           Name
           <input type="text" value={name} maxLength={60} autoFocus onChange={(event) => setName(event.target.value)} placeholder="For example: Refunds over 100" />
         </label>
-        <p className="soft">This browser keeps it. To share it, copy the link of the list.</p>
+        <p className={taken ? "missing" : "soft"} role={taken ? "alert" : undefined}>
+          {taken ? `${taken} saved a filter of this name; choose another.` : known ? "Your filter of this name is replaced." : "All who see the runs see it."}
+        </p>
       </form>
     </Dialog>
   );
