@@ -100,7 +100,7 @@ class LiveShape:
 
     @contextmanager
     def following(self, at: Offset, write: Write | None) -> Generator["Follower"]:
-        """Yield a follower, who is told whenever something was added, and at the end.
+        """Yield a follower, who is woken whenever something was added, and at the end.
 
         Args:
             at: after what it follows.
