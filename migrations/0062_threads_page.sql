@@ -34,11 +34,13 @@ begin
     is_own := coalesce(login = session_user, false);
     may := login is not null and coalesce((select pg_has_role(login, r.oid, _right) from pg_roles r where r.rolname = _role), false);
     bypasses := (select r.rolsuper or r.rolbypassrls from pg_roles r where r.rolname = session_user);
-    reads_login := exists (select from pg_policy p where pg_get_expr(p.polqual, p.polrelid) ~* '\msession_user\M')
-        or exists (select from pg_class c
-                    where c.relkind = 'v' and c.relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace,
-                                                                     'agent'::regnamespace, 'agent_internal'::regnamespace)
-                      and pg_get_viewdef(c.oid) ~* '\msession_user\M');
+    -- walagent's own policies ask for the principal first.
+    reads_login := exists (
+        select from pg_class c
+         where c.relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace,
+                                      'agent'::regnamespace, 'agent_internal'::regnamespace)
+           and (c.relkind = 'v' and pg_get_viewdef(c.oid) ~* '\msession_user\M'
+                or exists (select from pg_policy p where p.polrelid = c.oid and pg_get_expr(p.polqual, p.polrelid) ~* '\msession_user\M')));
 end;
 $$;
 comment on function agent_internal.asking(name) is 'How the caller can ask questions over the login of this session';
