@@ -375,7 +375,7 @@ async def test_runs_that_collect_changes_are_pending_once(
 
 
 async def test_a_viewer_changes_nothing(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
-    """But saved filters: each mutation names the role that it needs, or is for members of threads."""
+    """Each mutation but those of saved filters and of threads names the role that it needs."""
     run = await _run(conn, "a")
     await _sign_in(client, conn, "vic")
     for mutation in declared_mutations():
