@@ -107,6 +107,7 @@ await page.keyboard.press("Enter");
 await page.waitForSelector("nav.tabs a[aria-current]:has-text('Broken calls 2')");
 await colleague.click("nav.tabs a:has-text('Broken calls')");
 await colleague.waitForURL(/\/runs\?state=failed$/);
+await colleague.waitForSelector("nav.tabs a:has-text('Broken calls') .count"); // it is counted after it is there
 seen.saved = await colleague.locator("nav.tabs a:has-text('Broken calls')").innerText();
 await colleague.click("[aria-label='Remove the saved filter Broken calls']");
 await page.waitForSelector("nav.tabs a:has-text('Broken calls')", { state: "detached" });

@@ -45,6 +45,13 @@ select 'default', id, $x${NAME}$x$ from agent.thread on conflict do nothing;
 select agent.add_fact(id, $x${NAME}$x$, $x${TEXT}$x$, $x${TEXT}$x$, $x${TEXT}$x$, 0.9)
   from agent.thread;
 select agent.pause('triage', $x${TEXT}$x$);
+update agent.attachment set paused = true, paused_reason = $x${TEXT}$x$ where name = 'marked';
+select agent.reject(min(id), $x${TEXT}$x$) from agent.approval where state = 'pending';
+insert into agent.session (id, owner) values ('marked', session_user);
+insert into agent.question (session_id, text, answer)
+select 'marked', t, jsonb_build_object('status', 'answered', 'answer', t, 'sql', array[t],
+                                       'assumptions', array[t], 'caveats', array[t])
+  from (values ($x${TEXT}$x$)) v (t);
 """
 
 
@@ -64,6 +71,8 @@ async def test_markup_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Pa
         marked = await value(
             conn, "select max(id) from agent.run_overview where attachment = 'marked'"
         )
+        rejected = "select max(id) from agent.approval where state = 'rejected'"
+        question = await value(conn, "select max(id) from agent.question")
         table = quote(f"public.{NAME}", safe="")
         paths = [
             "/",
@@ -73,6 +82,7 @@ async def test_markup_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Pa
             f"/runs?panel={failed}",
             "/approvals",
             "/approvals?tab=history",
+            f"/approvals/{await value(conn, rejected)}",
             "/agents",
             "/agents/triage",
             "/agents/marked",
@@ -84,12 +94,13 @@ async def test_markup_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Pa
             "/tables",
             f"/tables/{table}",
             "/ask",
+            f"/ask?question={question}",
             "/cost",
             "/wal",
             "/failed",
         ]
         seen = await use("markup.mjs", link=started.link, paths=paths)
-    without = {"/approvals?tab=history", "/ask", "/cost", "/failed"}  # or only in what opens
+    without = {"/cost", "/failed"}  # names alone, or only in what opens
     assert {path for path in paths if not seen["shown"][path]} == without
     assert (seen["dialogs"], seen["made"], seen["refused"]) == (0, [], [])
     assert set(seen["requests"]) == {started.url}

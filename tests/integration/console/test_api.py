@@ -544,6 +544,30 @@ async def _do(client: httpx.AsyncClient, mutation: str, /, **given: object) -> i
     return (await client.post(url, json=given, headers=WRITE)).status_code
 
 
+TURNS = f"""
+insert into agent.thread (tenant, id, title) values ('a', '{THREAD}', 'Plans');
+insert into agent.run (tenant, kind, reason, queue_id, principal, change, state, finished_at, key,
+                       ordering_key)
+select 'a', 'turn', 'event', 1, 'jerry', '{{"op": "insert", "schema": "agent", "table": "event"}}',
+       'succeeded', now(), 'a,{THREAD}', k
+  from unnest(array['{THREAD}', 'summary {THREAD}', 'none']) k
+"""
+
+
+async def test_a_turn_is_listed_with_its_thread(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """A viewer sees all threads of its tenant; who does not see the thread sees no title."""
+    await run_all(conn, TURNS)
+    for name, thread, title in (("vic", THREAD, "Plans"), ("ann", None, None)):
+        await _sign_in(client, conn, name)
+        rows = await _read(client, "runs", kind="turn", limit="9")
+        shown = [(row["thread"], row["title"]) for row in rows]
+        assert shown == [(None, None), (thread, title), (thread, title)]
+        (run,) = await _read(client, "run", run=rows[1]["id"])
+        assert (run["thread"], run["title"]) == (thread, title)
+
+
 async def test_a_thread_is_read_and_written_by_its_members(
     conn: AsyncConnection, client: httpx.AsyncClient
 ) -> None:

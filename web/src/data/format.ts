@@ -112,6 +112,11 @@ export function absolute(iso: string, zone: string): string {
   return zone === "UTC" ? utc : `${time(zone)} ${zone}\n${utc}`;
 }
 
+/** The table without the schema that need not be named, as psql shows it. */
+export function tableName(relation: string): string {
+  return relation.replace(/^public\./, "");
+}
+
 /** The page of a table, whose name can have any character. */
 export function tablePath(relation: string): string {
   return `/tables/${encodeURIComponent(relation)}`;

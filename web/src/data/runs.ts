@@ -24,6 +24,8 @@ export interface RunRow {
   key: string | null;
   /** A short text of the row that a person recognizes, such as its subject. */
   title: string | null;
+  /** The thread of a turn, if one may see it; then `title` is the thread's. */
+  thread: string | null;
   /** What happened: tools called, or why it waits or failed. */
   what: string | null;
   cost: string | null;
@@ -70,7 +72,6 @@ export interface RunDetail extends RunRow {
   output_tokens: string;
   working_ms: number | null;
   system_prompt: string | null;
-  thread: string | null;
   /** By tool: the columns that its arguments are bound to. */
   bound: Record<string, Record<string, string>>;
 }
@@ -159,6 +160,7 @@ export interface ApprovalRow {
   relation: string | null;
   key: string | null;
   title: string | null;
+  thread: string | null;
   asked_at: string;
   expires_at: string;
   decided_by: string | null;

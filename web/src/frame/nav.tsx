@@ -77,6 +77,9 @@ export function Nav({ counts, foot }: { counts: NavCounts | null; foot: readonly
 const TABS = ["/", "/runs", "/approvals", "/threads"];
 
 export function TabBar({ counts }: { counts: NavCounts | null }) {
+  const { pathname } = useLocation();
+  const place = WITHIN[pathname] ?? PLACES.find(({ to }) => to !== "/" && pathname.startsWith(to))?.to;
+  const isMore = place !== undefined && !TABS.includes(place);
   return (
     <nav className="tabbar" aria-label="Main, small screens">
       {PLACES.filter((place) => TABS.includes(place.to)).map((place) => {
@@ -89,7 +92,7 @@ export function TabBar({ counts }: { counts: NavCounts | null }) {
           </Link>
         );
       })}
-      <Link to="/more" activeProps={{ "aria-current": "page" }}>
+      <Link to="/more" {...(isMore ? { "aria-current": "true" } : {})} activeProps={{ "aria-current": "page" }}>
         <Icon name="more" />
         More
       </Link>

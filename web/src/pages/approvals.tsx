@@ -2,7 +2,7 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useState } from "react";
 
-import { minute } from "../data/format";
+import { minute, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { type ApprovalDetail, type ApprovalRow, useApproval, useApprovalHistory, useApprovals } from "../data/runs";
 import { useSession } from "../data/session";
@@ -14,6 +14,7 @@ import { Copy } from "../parts/copy";
 import { Decide } from "../parts/decide";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
+import { Of } from "../parts/of";
 import { EmptyBody, Panel, Skeleton } from "../parts/panel";
 import { Blank, Cell } from "../parts/rowdiff";
 import { State } from "../parts/state";
@@ -104,7 +105,7 @@ function Item({ row, tab, isCurrent }: { row: ApprovalRow; tab: string | undefin
         {Object.values(row.edited ?? row.arguments).map(plain).join(", ")}
       </span>
       <span className="clip muted">
-        {row.relation?.replace(/^public\./, "")} {row.key} {row.title && `“${row.title}”`}
+        <Of run={row} quoted />
       </span>
     </Link>
   );
@@ -245,7 +246,7 @@ function TheRow({ row }: { row: ApprovalDetail }) {
       title="The row"
       aside={
         <span className="mono muted">
-          {row.relation?.replace(/^public\./, "")} {row.key}
+          {tableName(row.relation ?? "")} {row.key}
         </span>
       }
       end={

@@ -3,27 +3,45 @@ import dagre from "@dagrejs/dagre";
 
 import type { Answer } from "../data/questions";
 
-const [WIDTH, HEIGHT] = [168, 42];
+const [HEIGHT, HEAD] = [42, 7];
+
+interface Point {
+  x: number;
+  y: number;
+}
 
 export default function Plan({ answer }: { answer: Answer }) {
   const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: "LR", nodesep: 16, ranksep: 34, marginx: 4, marginy: 4 });
+  const isNarrow = matchMedia("(max-width: 699px)").matches;
+  const width = isNarrow ? 150 : 168;
+  graph.setGraph({ rankdir: isNarrow ? "TB" : "LR", nodesep: 16, ranksep: 34, marginx: 4, marginy: 4 });
   graph.setDefaultEdgeLabel(() => ({}));
-  for (const step of answer.plan) graph.setNode(step.id, { width: WIDTH, height: HEIGHT });
+  for (const step of answer.plan) graph.setNode(step.id, { width, height: HEIGHT });
   for (const step of answer.plan) for (const each of step.depends_on) graph.setEdge(each, step.id);
   dagre.layout(graph);
-  const { width = 0, height = 0 } = graph.graph();
+  /** From the side of a box to the side of another, through the points between them. */
+  const arrow = (from: Point, points: readonly Point[], to: Point): [line: string, head: string] => {
+    const start = isNarrow ? { x: from.x, y: from.y + HEIGHT / 2 } : { x: from.x + width / 2, y: from.y };
+    const end = isNarrow ? { x: to.x, y: to.y - HEIGHT / 2 - HEAD } : { x: to.x - width / 2 - HEAD, y: to.y };
+    let [line, at] = [`M${start.x} ${start.y}`, start];
+    for (const next of points.length > 3 ? [...points.slice(1, -1), end] : [end]) {
+      const [x, y] = [(at.x + next.x) / 2, (at.y + next.y) / 2];
+      line += isNarrow ? `C${at.x} ${y} ${next.x} ${y} ${next.x} ${next.y}` : `C${x} ${at.y} ${x} ${next.y} ${next.x} ${next.y}`;
+      at = next;
+    }
+    return [line, isNarrow ? `M${end.x - 4} ${end.y}h8l-4 ${HEAD}z` : `M${end.x} ${end.y - 4}v8l${HEAD}-4z`];
+  };
+  const size = graph.graph();
   const results = new Map(answer.steps.map((each) => [each.step, each]));
   return (
     <div className="scroll" tabIndex={0} role="group" aria-label="Plan">
-      <svg className="plan" viewBox={`0 0 ${width} ${height}`} width={width} height={height} role="img" aria-label={answer.plan.map((each) => `${each.id}: ${each.description}${each.depends_on.length ? `, after ${each.depends_on.join(", ")}` : ""}`).join("; ")}>
+      <svg className="plan" viewBox={`0 0 ${size.width} ${size.height}`} width={size.width} height={size.height} role="img" aria-label={answer.plan.map((each) => `${each.id}: ${each.description}${each.depends_on.length ? `, after ${each.depends_on.join(", ")}` : ""}`).join("; ")}>
         {graph.edges().map((edge) => {
-          const points = graph.edge(edge).points ?? [];
-          const end = points.at(-1);
+          const [line, head] = arrow(graph.node(edge.v), graph.edge(edge).points ?? [], graph.node(edge.w));
           return (
             <g key={`${edge.v} ${edge.w}`}>
-              <path d={points.map((at: { x: number; y: number }, n: number) => `${n ? "L" : "M"}${at.x} ${at.y}`).join("")} />
-              {end && <path className="ar" d={`m${end.x - 6} ${end.y - 4} 7 4-7 4z`} />}
+              <path d={line} />
+              <path className="ar" d={head} />
             </g>
           );
         })}
@@ -31,11 +49,11 @@ export default function Plan({ answer }: { answer: Answer }) {
           const { x, y } = graph.node(step.id);
           const found = results.get(step.id);
           return (
-            <g key={step.id} transform={`translate(${x - WIDTH / 2} ${y - HEIGHT / 2})`}>
+            <g key={step.id} transform={`translate(${x - width / 2} ${y - HEIGHT / 2})`}>
               <title>{step.description}</title>
-              <rect className={found && !found.error ? "ok" : ""} width={WIDTH} height={HEIGHT} />
+              <rect className={found && !found.error ? "ok" : ""} width={width} height={HEIGHT} />
               <text className="strong" x="10" y="17">
-                {short(step.id)}
+                {short(step.id, isNarrow ? 19 : 22)}
               </text>
               <text className="mono" x="10" y="32">
                 {found ? (found.error ? "failed" : `${step.type.toLowerCase()}, ${found.rows.length} ${found.rows.length === 1 ? "row" : "rows"}`) : step.type.toLowerCase()}
@@ -48,4 +66,4 @@ export default function Plan({ answer }: { answer: Answer }) {
   );
 }
 
-const short = (text: string) => (text.length > 22 ? `${text.slice(0, 21)}…` : text);
+const short = (text: string, most: number) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

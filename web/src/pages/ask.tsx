@@ -15,6 +15,7 @@ import { Notice, Problem } from "../parts/notice";
 import { Panel, Skeleton } from "../parts/panel";
 import { download } from "../parts/payload";
 import { Blank } from "../parts/rowdiff";
+import { Sql } from "../parts/sql";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
@@ -368,7 +369,7 @@ function Answered({ answer, edit, again, at }: AnsweredProps) {
           .map((each) => (
             <Panel key={each.step} title={each.type === "SQL" ? "SQL" : "SQL over the results"} aside={<span className="muted clip">{each.description}</span>} end={<Copy text={each.query} />}>
               <pre tabIndex={0} className="code wrap">
-                {each.query}
+                <Sql text={each.query} />
               </pre>
               {each.error && <p className="missing">{each.error}</p>}
             </Panel>

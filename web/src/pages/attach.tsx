@@ -2,6 +2,7 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, type ReactNode, useRef, useState } from "react";
 
+import { tableName } from "../data/format";
 import type { Model } from "../data/agents";
 import { mutate } from "../data/mutate";
 import { useQueryOnce } from "../data/queries";
@@ -305,7 +306,7 @@ function Form({ tables, options, models, agents }: FormProps) {
       )}
       <div className="row">
         <button type="submit" className="btn primary" disabled={isSending}>
-          {isSending ? "Sending" : `Attach to ${relation.replace(/^public\./, "")}`}
+          {isSending ? "Sending" : `Attach to ${tableName(relation)}`}
         </button>
         <Link className="btn quiet" to="/agents">
           Discard

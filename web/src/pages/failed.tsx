@@ -12,6 +12,7 @@ import { Bars } from "../parts/figure";
 import { FilterBar } from "../parts/filterbar";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
+import { Of } from "../parts/of";
 import { Empty, Panel, Skeleton } from "../parts/panel";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
@@ -179,10 +180,7 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
               className: "c0",
               cell: (run) => (
                 <span className="clip">
-                  <span className="mono">
-                    {run.relation} {run.key}
-                  </span>{" "}
-                  <span className="muted">{run.title}</span>
+                  <Of run={run} />
                 </span>
               ),
             },

@@ -1,5 +1,5 @@
 /** Home: is it healthy, what waits for a person, what failed, what it costs; each number leads to its rows. */
-import { Link, useNavigate } from "@tanstack/react-router";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { clock, count, duration, bytes, money, number, percent } from "../data/format";
@@ -284,7 +284,6 @@ function Failures() {
 function Charts() {
   const { rows, error, again } = useThroughput();
   const zone = useZone();
-  const navigate = useNavigate();
   if (error && !rows)
     return (
       <Panel title="Runs finished per minute" flush>
@@ -296,7 +295,6 @@ function Charts() {
   if (rows && ended === 0) return <Empty title="No run ended in the last hour">Runs per minute and their latency are drawn here.</Empty>;
   const labels = minutes.map((row) => clock(row.minute, zone));
   const failed = minutes.reduce((sum, row) => sum + row.failed, 0);
-  const open = () => void navigate({ to: "/runs", search: { since: "1h" } as never });
   return (
     <div className="grid-eq">
       <Panel
@@ -318,15 +316,16 @@ function Charts() {
           </span>
         }
       >
-        <StackedBars
-          label={`Runs finished per minute in the last hour: ${number(ended)}, of which ${number(failed)} failed`}
-          labels={labels}
-          series={[
-            { ink: "running", values: minutes.map((row) => row.finished) },
-            { ink: "failed", values: minutes.map((row) => row.failed) },
-          ]}
-          onClick={open}
-        />
+        <Link className="block" to="/runs" search={{ since: "1h" } as never}>
+          <StackedBars
+            label={`Runs finished per minute in the last hour: ${number(ended)}, of which ${number(failed)} failed`}
+            labels={labels}
+            series={[
+              { ink: "running", values: minutes.map((row) => row.finished) },
+              { ink: "failed", values: minutes.map((row) => row.failed) },
+            ]}
+          />
+        </Link>
       </Panel>
       <Panel
         title="Commit to end of run, ms"
@@ -347,14 +346,16 @@ function Charts() {
           </span>
         }
       >
-        <LineChart
-          label="Milliseconds from commit to end of run, by minute of the last hour"
-          labels={labels}
-          series={[
-            { ink: "running", values: minutes.map((row) => row.p50_ms) },
-            { ink: "idle", dash: true, values: minutes.map((row) => row.p95_ms) },
-          ]}
-        />
+        <Link className="block" to="/runs" search={{ since: "1h" } as never}>
+          <LineChart
+            label="Milliseconds from commit to end of run, by minute of the last hour"
+            labels={labels}
+            series={[
+              { ink: "running", values: minutes.map((row) => row.p50_ms) },
+              { ink: "idle", dash: true, values: minutes.map((row) => row.p95_ms) },
+            ]}
+          />
+        </Link>
       </Panel>
     </div>
   );

@@ -1,10 +1,11 @@
 /** The panel beside the list of runs: one run in short. */
 import { Link } from "@tanstack/react-router";
 
-import { duration, money, number, tablePath } from "../data/format";
+import { duration, money, number } from "../data/format";
 import { badge, useApprovals, useRun, useSteps } from "../data/runs";
 import { Icon } from "../parts/icon";
 import { Notice } from "../parts/notice";
+import { Of, pathOf } from "../parts/of";
 import { Skeleton } from "../parts/panel";
 import { RowTable } from "../parts/rowdiff";
 import { State } from "../parts/state";
@@ -19,6 +20,7 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
   const approvals = useApprovals();
   const run = rows[0];
   const approval = approvals.rows.find((each) => each.run_id === id);
+  const path = run && pathOf(run);
   const row = run?.change?.new ?? run?.change?.old;
   return (
     <aside className="hide-s" aria-label={`Run ${id}`} aria-busy={isLoading || undefined}>
@@ -77,14 +79,12 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
                 </dd>
               </>
             )}
-            {run.relation && (
+            {path && (
               <>
-                <dt>Row</dt>
+                <dt>{run.thread ? "Thread" : "Row"}</dt>
                 <dd>
-                  <Link to={tablePath(run.relation)} search={{ key: run.key ?? undefined } as never}>
-                    <span className="mono">
-                      {run.relation.replace(/^public\./, "")} {run.key}
-                    </span>
+                  <Link to={path.to} search={path.search as never}>
+                    <Of run={run.thread ? run : { ...run, title: null }} />
                   </Link>
                 </dd>
               </>

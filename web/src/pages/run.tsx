@@ -2,7 +2,7 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 
-import { bytes, duration, money, number, tablePath } from "../data/format";
+import { bytes, duration, money, number, tableName, tablePath } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useReplies } from "../data/replies";
 import { badge, type Change, isOpen, type RunDetail, type RunState, useApprovals, useChain, useRun, useSteps } from "../data/runs";
@@ -12,6 +12,7 @@ import { Call as CallView } from "../parts/call";
 import { Copy } from "../parts/copy";
 import { Icon } from "../parts/icon";
 import { Notice } from "../parts/notice";
+import { Of } from "../parts/of";
 import { Panel, Skeleton } from "../parts/panel";
 import { Payload } from "../parts/payload";
 import { RowDiff, RowTable } from "../parts/rowdiff";
@@ -58,10 +59,7 @@ export default function RunPage() {
         <h1>Run {id}</h1>
         <State state={badge(run.state)} long />
         <p>
-          <span className="mono">
-            {run.relation?.replace(/^public\./, "") ?? run.kind} {run.key}
-          </span>{" "}
-          {run.title && `“${run.title}”`}
+          <Of run={run} quoted />
         </p>
         <div className="actions">
           <Copy text={() => location.href} label="Copy link" className="btn quiet" icon="link" />
@@ -332,7 +330,7 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
 
 /** Which arguments the model could not choose. */
 function boundNote(run: RunDetail, tool: string): string {
-  if (tool === "update_row" && run.relation) return `row bound: ${run.relation.replace(/^public\./, "")} ${run.key}`;
+  if (tool === "update_row" && run.relation) return `row bound: ${tableName(run.relation)} ${run.key}`;
   const bound = Object.entries(run.bound?.[tool] ?? {}).map(([name, column]) => `${name} = new.${column}`);
   return bound.length ? `bound: ${bound.join(", ")}` : "";
 }
@@ -369,7 +367,7 @@ function Effect({ item, run }: { item: Call; run: RunDetail }) {
       <h3>
         Rows changed: 1 <span className="muted">· committed with this step</span>
       </h3>
-      <RowDiff title={`${run.relation?.replace(/^public\./, "")} ${run.key}`} before={before} after={item.arguments} changedOnly={false} />
+      <RowDiff title={`${tableName(run.relation ?? "")} ${run.key}`} before={before} after={item.arguments} changedOnly={false} />
     </div>
   );
 }
@@ -440,7 +438,7 @@ function Chain({ run }: { run: RunDetail }) {
               <Icon name={row.id === run.id ? "runs" : "step"} small className={row.id === run.id ? "" : "muted"} />
               <span className="clip">
                 run {row.id}, {row.agent ?? "question"}
-                {row.id !== run.id && row.relation && ` on ${row.relation.replace(/^public\./, "")}`}
+                {row.id !== run.id && row.relation && ` on ${tableName(row.relation)}`}
               </span>
               <span className="muted">{row.id === run.id ? "this run" : `depth ${row.depth}`}</span>
             </Link>

@@ -4,7 +4,7 @@ import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { memo, type MouseEvent, type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
 import { actOnMany, type BulkAction } from "../data/bulk";
-import { atLeast, money, number, tablePath } from "../data/format";
+import { atLeast, money, number } from "../data/format";
 import { readQuery, useQueryOnce } from "../data/queries";
 import type { Refused } from "../data/request";
 import { badge, filterParams, isOpen, RUN_FILTERS, type RunFilter, type RunRow, useRuns, useRunsCount } from "../data/runs";
@@ -15,6 +15,7 @@ import { Confirm, Dialog } from "../parts/confirm";
 import { FilterBar, type Suggestion, type Token } from "../parts/filterbar";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
+import { Of, pathOf } from "../parts/of";
 import { EmptyBody, Skeleton } from "../parts/panel";
 import { download } from "../parts/payload";
 import { State } from "../parts/state";
@@ -140,7 +141,10 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
     ".": () => (fresh.length ? show() : false),
     r: () => bulk.ask("retry"),
     c: () => bulk.ask("cancel"),
-    w: () => (ofCursor?.relation ? void navigate({ to: tablePath(ofCursor.relation), search: { key: ofCursor.key ?? undefined } as never }) : false),
+    w: () => {
+      const path = ofCursor && pathOf(ofCursor);
+      return path ? void navigate(path as never) : false;
+    },
     Escape: () => {
       if (panel) setPanel(undefined);
       else if (selected.size || isAll) clear();
@@ -150,7 +154,8 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   });
 
   const isFiltered = Object.keys(filter).length > 0;
-  const matching = counts ? atLeast(counts.count, counts.is_least) : "";
+  // Rows arrive between two counts.
+  const matching = counts ? atLeast(Math.max(Number(counts.count), rows?.length ?? 0), counts.is_least) : "";
   return (
     <section aria-label="Runs">
       <Lead filter={filter} setFilter={setFilter} matching={matching} rows={rows ?? []} />
@@ -319,10 +324,7 @@ const Row = memo(function Row({ row, index, measure, isGone, isCursor, isFirst, 
         </Link>
       </td>
       <td className="clip">
-        <span className="mono">
-          {row.relation?.replace(/^public\./, "") ?? row.kind} <b className="strong">{row.key}</b>
-        </span>{" "}
-        <span className="muted">{row.title}</span>
+        <Of run={row} strong />
       </td>
       <td className="clip hide-s hide-m soft">
         <What row={row} />
@@ -482,7 +484,7 @@ function Lead({ filter, setFilter, matching, rows }: { filter: RunFilter; setFil
     <div className="lead">
       <div className="row wrap">
         <h1>Runs</h1>
-        <span className="muted">{total && atLeast(total.count, total.is_least)}</span>
+        <span className="muted">{(!isFiltered && matching) || (total && atLeast(total.count, total.is_least))}</span>
         <span className="end row">
           <button type="button" className="btn quiet small hide-s" disabled={!rows.length} onClick={() => exportRows(rows)} title="Save the loaded rows as CSV">
             <Icon name="dl" small />

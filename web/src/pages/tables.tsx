@@ -2,7 +2,7 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { count, tablePath } from "../data/format";
+import { count, tableName, tablePath } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { Refused, request } from "../data/request";
 import { badge, type RunState } from "../data/runs";
@@ -71,7 +71,7 @@ export default function Tables() {
         {tables.rows?.map((each) => (
           <Link key={each.relation} className="item" to={tablePath(each.relation)} activeProps={{}} aria-current={each.relation === relation || undefined}>
             <span className="top">
-              <span className="mono strong clip">{each.relation.replace(/^public\./, "")}</span>
+              <span className="mono strong clip">{tableName(each.relation)}</span>
               <span className="muted">{Number(each.rows) > 0 && `≈ ${count(each.rows)}`}</span>
             </span>
             {each.is_broken ? <State state="broken" long /> : <span className="muted clip">{each.agents}</span>}
@@ -111,7 +111,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
           <span className="muted">rows as runs saw them last</span>
           <span className="end row">
             {table && (
-              <Link className="btn small" to="/agents" search={{ q: relation.replace(/^public\./, "") } as never}>
+              <Link className="btn small" to="/agents" search={{ q: tableName(relation) } as never}>
                 {table.attachments} {table.attachments === 1 ? "attachment" : "attachments"}
               </Link>
             )}
@@ -130,7 +130,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
         ) : rows === null ? (
           <Skeleton rows={8} />
         ) : rows.length === 0 ? (
-          <EmptyBody title={key ? `No run for key ${key}` : "No run for this table yet"} command={`walagent why ${relation.replace(/^public\./, "")} ${key || "KEY"}`}>
+          <EmptyBody title={key ? `No run for key ${key}` : "No run for this table yet"} command={`walagent why ${tableName(relation)} ${key || "KEY"}`}>
             {key ? "Its condition was false, it was written before the attachment, or it does not exist." : "Each matching change will start a run."} The command says why.
             {key && table?.is_explained && (
               <span className="row">
@@ -143,7 +143,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
             <colgroup>
               <col className="w-id" />
               {names.map((name, i) => (
-                <col key={name} className={i === 0 ? "" : "hide-s"} />
+                <col key={name} className={i === 0 ? "w-first" : "hide-s"} />
               ))}
               <col className="w-s" />
               <col className="w-runs2" />
@@ -197,7 +197,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
             {rows?.length ?? 0} rows with runs{rows?.length === 200 && ", the newest"}
           </span>
           <span className="hide-s">
-            For a row without a run: <code>walagent why {relation.replace(/^public\./, "")} KEY</code>
+            For a row without a run: <code>walagent why {tableName(relation)} KEY</code>
           </span>
         </div>
       )}
@@ -220,7 +220,7 @@ function Why({ relation, row }: { relation: string; row: string }) {
       {() => (
         <div className="body stack tight reasons" role="status">
           <b className="strong mono">
-            {relation.replace(/^public\./, "")} {row}
+            {tableName(relation)} {row}
           </b>
           {found === null ? (
             <span className="muted">Reading the row, its runs and the attachments</span>

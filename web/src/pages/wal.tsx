@@ -1,7 +1,7 @@
 /** WAL: the slot, how far it is read, what it retains, gaps and workers. */
 import { Link } from "@tanstack/react-router";
 
-import { bytes, clock, duration, number, tablePath } from "../data/format";
+import { bytes, clock, duration, number, tableName, tablePath } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useHome, useThroughput } from "../data/runs";
 import { useZone } from "../data/zone";
@@ -396,7 +396,7 @@ function Publication() {
                   row.relation
                 ) : (
                   <Link className="plain" to={tablePath(row.relation)}>
-                    {row.relation.replace(/^public\./, "")}
+                    {tableName(row.relation)}
                   </Link>
                 ),
             },

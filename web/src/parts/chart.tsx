@@ -14,14 +14,13 @@ interface ChartProps {
   label: string;
   labels: readonly string[];
   series: readonly Series[];
-  onClick?: () => void;
   /** The width of the drawing: 640 beside another one, 1110 alone. */
   width?: number;
   /** Values in dollars; without it they are whole numbers. */
   dollars?: boolean;
 }
 
-const [LEFT, TOP, BOTTOM] = [34, 10, 102];
+const [LEFT, TOP, BOTTOM] = [42, 10, 102];
 
 /** The end of an axis that reads well, and its step: a whole number, except in dollars. */
 export function axis(most: number, dollars = false): { top: number; step: number } {
@@ -75,14 +74,14 @@ function highest(series: readonly Series[]): number {
   return Math.max(0, ...series.flatMap((each) => each.values.map((value) => value ?? 0)));
 }
 
-export function StackedBars({ label, labels, series, onClick, width: right = 640, dollars }: ChartProps) {
+export function StackedBars({ label, labels, series, width: right = 640, dollars }: ChartProps) {
   const sums = labels.map((_, i) => series.reduce((sum, each) => sum + (each.values[i] ?? 0), 0));
   const { top, step } = axis(Math.max(0, ...sums), dollars);
   const left = dollars ? 50 : LEFT;
   const width = (right - left - 4) / Math.max(labels.length, 1);
   const height = (value: number) => (value / top) * (BOTTOM - TOP);
   return (
-    <svg className={right > 640 ? "chart wide-s" : "chart"} viewBox={`0 0 ${right} 122`} role="img" aria-label={label} onClick={onClick}>
+    <svg className={right > 640 ? "chart wide-s" : "chart"} viewBox={`0 0 ${right} 122`} role="img" aria-label={label}>
       <Axes top={top} step={step} labels={labels} left={left} width={right} dollars={dollars} />
       {labels.map((name, i) => {
         let at = BOTTOM;
@@ -101,12 +100,12 @@ export function StackedBars({ label, labels, series, onClick, width: right = 640
   );
 }
 
-export function LineChart({ label, labels, series, onClick, width: right = 640 }: ChartProps) {
+export function LineChart({ label, labels, series, width: right = 640 }: ChartProps) {
   const { top, step } = axis(highest(series));
   const x = (i: number) => LEFT + 2 + (i / Math.max(labels.length - 1, 1)) * (right - LEFT - 4);
   const y = (value: number) => BOTTOM - (value / top) * (BOTTOM - TOP);
   return (
-    <svg className="chart" viewBox={`0 0 ${right} 122`} role="img" aria-label={label} onClick={onClick}>
+    <svg className="chart" viewBox={`0 0 ${right} 122`} role="img" aria-label={label}>
       <Axes top={top} step={step} labels={labels} left={LEFT} width={right} />
       {series.map((each) => (
         <path key={each.ink} className={`ln s-${each.ink}${each.dash ? " dash" : ""}`} d={path(each.values, x, y)} />

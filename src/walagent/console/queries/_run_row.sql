@@ -1,12 +1,8 @@
 r.id, r.state::text as state, r.kind,
 coalesce(v.definition ->> 'agent', case when r.kind = 'question' then 'question' end) as agent,
 r.attachment_version as version, r.change ->> 'op' as op,
-(r.change ->> 'schema') || '.' || (r.change ->> 'table') as relation, r.key,
-left(coalesce(c.content ->> 'subject', c.content ->> 'title', c.content ->> 'name', c.content ->> 'summary',
-              c.content ->> 'text', c.content ->> 'description', c.content ->> 'label',
-              (select e.value #>> '{}' from jsonb_each(c.content) e
-                where jsonb_typeof(e.value) = 'string' and e.value #>> '{}' <> r.key
-                order by length(e.value #>> '{}') < 3, e.key limit 1)), 160) as title,
+-- include: _subject
+,
 left(case r.state
          when 'waiting_approval' then
              (select p.tool || '(' || coalesce((select string_agg(e.value #>> '{}', ', ') from jsonb_each(p.arguments) e), '') || ')'

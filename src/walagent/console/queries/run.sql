@@ -16,8 +16,7 @@ select
        r.started_at, r.result, r.error,
        coalesce((select jsonb_object_agg(d ->> 'name', d -> 'bind') from jsonb_array_elements(v.definition -> 'tools') d
                   where jsonb_typeof(d -> 'bind') = 'object'), '{}') as bound,
-       t.input_tokens, t.output_tokens, t.working_ms,
-       r.change ->> 'thread' as thread
+       t.input_tokens, t.output_tokens, t.working_ms
 -- include: _run_from
        cross join lateral (
            select coalesce(sum(coalesce(s.input_tokens, 0) + coalesce(s.cached_tokens, 0) + coalesce(s.cache_write_tokens, 0)), 0)::bigint
