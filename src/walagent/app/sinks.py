@@ -8,6 +8,7 @@ from walagent.config import Retention
 from walagent.intake.opening import open_intake
 from walagent.intake.settings import IntakeSettings
 from walagent.replication.fan_out import FanOut
+from walagent.replication.publication_watch import watch_shapes
 from walagent.replication.sinks import Beside, Opening, SinkSet
 from walagent.runs.retention import keep_pruning
 from walagent.store.checkpoint import Checkpoint
@@ -29,6 +30,8 @@ class DaemonSinks:
 
             async def start(checkpoint: Checkpoint) -> Beside:
                 beside = dict(await intake.start(checkpoint))
+                if opening.settings.plugin == "pgoutput":
+                    beside["shapes"] = watch_shapes(opening.conn, checkpoint.slot, self.fan_out)
                 if self.retention.runs is not None:
                     beside["retention"] = keep_pruning(self.dsn, self.retention)
                 return beside

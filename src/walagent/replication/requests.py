@@ -15,6 +15,7 @@ from walagent.store.errors import translating
 
 _COMPARE = 0.1  # seconds between two comparisons, in memory
 _AGAIN: Final = 5.0  # seconds until a request that was refused is repeated
+_NOTICED: Final = 6.0  # seconds until each process has seen that a table was removed
 _GRANT: Final = "Grant EXECUTE on agent_internal.request_tables, see docs/sync.md."
 
 Requests = Mapping[Table, TableRequest]
@@ -39,6 +40,7 @@ async def keep_requests(
     """
     answers.standing.clear()
     answers.refused.clear()
+    answers.lost.clear()
     requester = _Requester(conn, slot, answers)
     async for _ in Periodic(_COMPARE):
         try:
@@ -63,6 +65,10 @@ class _Requester:
             DatabaseLostError: start over.
         """
         now = time.monotonic()
+        due = {table for table, at in self._answers.lost.items() if now - at >= _NOTICED}
+        # Of a durable sink it is a gap, which must not be hidden.
+        if due := {table for table in due if table not in needed or not needed[table].durable}:
+            await self._withdraw(due)
         wanted = {
             table: each
             for table, each in needed.items()
@@ -79,6 +85,20 @@ class _Requester:
         for table in wanted:
             self._answers.refused.pop(table, None)
         self._requested = wanted
+
+    async def _withdraw(self, lost: set[Table]) -> None:
+        """End the requests of tables that are no longer published, so that new ones add them."""
+        kept = {table: each for table, each in (self._requested or {}).items() if table not in lost}
+        try:
+            await self._send(kept)
+        except (ConflictError, DatabaseLostError):
+            raise
+        except WalagentError as error:
+            for table in lost:
+                self._log(table, error)
+        self._requested = kept
+        for table in lost:
+            del self._answers.lost[table]
 
     async def _one_by_one(self, wanted: Requests) -> Requests:
         """Request tables one after the other; return those that were not refused."""

@@ -103,10 +103,12 @@ class Answers:
     Args:
         standing: accepted, and not being withdrawn: they are published until it is seen here.
         refused: since when.
+        lost: removed from the publication by another role; when it was noticed.
     """
 
     standing: set[Table] = field(default_factory=set[Table])
     refused: dict[Table, float] = field(default_factory=dict[Table, float])
+    lost: dict[Table, float] = field(default_factory=dict[Table, float])
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,19 +35,18 @@ from walagent.replication.attempt import log_blockers
 from walagent.replication.bootstrap import PUBLICATIONS, refuse_standby
 from walagent.replication.fan_out import FanOut
 from walagent.replication.feed import Feed
+from walagent.replication.publication_watch import notice_lost
 from walagent.replication.requests import keep_requests
-from walagent.replication.sinks import Table
 from walagent.store import gaps, status
 from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.wal.options import StreamOptions
-from walagent.wal.publications import missing_publications, published_as
+from walagent.wal.publications import missing_publications
 from walagent.wal.slots import Blocker, check_room
 from walagent.wal.temporary_slot import open_temporary_stream, temporary_name
 
 _NAME: Final = "walagent sync"
 _LOOK: Final = 2.0  # seconds between two looks at slot and publication
-_NOTICED: Final = 3 * _LOOK  # seconds until each process has seen that a table was removed
 _CLEAN: Final = 30  # looks between two searches for requests of processes that have ended
 _LEAVE: Final = 2.0  # seconds for withdrawing the requests of this process
 _HEALTHY: Final = 60.0  # seconds of streaming after which backoff starts again
@@ -126,7 +125,6 @@ class TemporaryReader:
         self._has_streamed = False
         self._restart: str | None = None  # the LSN from which the slot retained WAL, as seen last
         self._abandoned: frozenset[str] = frozenset()
-        self._lost: dict[Table, float] = {}  # removed from the publication; when it was noticed
         self._hurry = asyncio.Event()
         self.health = TemporaryHealth()
 
@@ -267,44 +265,11 @@ class TemporaryReader:
                     f"the temporary slot retained {in_bytes(seen.retained)} of WAL, more than"
                     f" {in_bytes(most)} (sync.max_retained)"
                 )
-            await self._compare(conn)
-            await self._add_again(conn)
+            await notice_lost(conn, self._slot, self._fan_out)
             looks += 1
             if looks % _CLEAN == 0:
                 await self._clean(conn)
         raise AssertionError("the turns have no end")
-
-    async def _compare(self, conn: AsyncConnection[Any]) -> None:
-        """End shapes of tables that another role removed from the publication.
-
-        A change that was committed meanwhile was not sent.
-        """
-        wanted = self._fan_out.tables()
-        relied_on = {table: want.entry for table, want in wanted.items() if want.entry is not None}
-        if not relied_on:
-            return
-        now = await published_as(conn, PUBLICATIONS[0])
-        lost = {table for table, entry in relied_on.items() if now.get(table) != entry}
-        if lost:
-            names = sorted(".".join(each) for each in lost)
-            log.warning("publication.changed", slot=self._slot, tables=names)
-            self._fan_out.interrupt(frozenset(lost))
-            self._lost |= dict.fromkeys(lost, time.monotonic())
-
-    async def _add_again(self, conn: AsyncConnection[Any]) -> None:
-        """Publish lost tables again, as soon as other processes have noticed, too."""
-        now = time.monotonic()
-        due = {table for table, at in self._lost.items() if now - at >= _NOTICED}
-        if not due:
-            return
-        wants = self._fan_out.tables()
-        wanted = {table: (want.inserts_only, False) for table, want in wants.items()}
-        rest = {table: each for table, each in wanted.items() if table not in due}
-        with suppress(WalagentError), translating():  # the next look tries again
-            await gaps.request_tables(conn, self._slot, rest)
-            await gaps.request_tables(conn, self._slot, wanted)
-            for table in due:
-                del self._lost[table]
 
     async def _clean(self, conn: AsyncConnection[Any]) -> None:
         """Withdraw requests of processes that were killed, seen without a slot for a minute."""

@@ -13,9 +13,12 @@ from psycopg import AsyncConnection, Rollback
 from tests.helpers.database import DEADLINE, rows, run_all, session, until
 from tests.helpers.shapes import SECRET, Follower, Served, serving
 from walagent.config import Replication
+from walagent.replication import publication_watch
 from walagent.replication.bootstrap import ensure_slot
 from walagent.store import gaps
+from walagent.sync import engine
 from walagent.sync.engine import EngineLimits, ShapeEngine
+from walagent.wal.publications import published_as
 
 TABLE = """
 create table item (
@@ -23,6 +26,11 @@ create table item (
     at timestamptz, price numeric(10, 2), weight float8, tags text[], body jsonb
 );
 """
+ATTACH = """
+insert into agent.model (name, provider, model_id) values ('m', 'scripted', 'm');
+select agent.attach('item', model => 'm', name => 'reader', system_prompt => 'Read.');
+"""
+LEAVE = "alter publication walagent drop table item"
 ROW = "insert into item (id, title, n) values (%s, %s, %s)"
 
 
@@ -362,6 +370,60 @@ async def test_a_shape_relies_on_its_own_request_of_the_table(
         await catching
         await conn.execute("update item set title = 'b'")
         await client.until(await select(conn))
+
+
+async def test_a_table_that_leaves_the_publication_is_fetched_again(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """Another role removed it: the stream is silent about what was committed meanwhile."""
+    client = Follower(served, table="item")
+    await client.catch_up()
+    await run_all(conn, LEAVE)
+    await conn.execute(ROW, (1, "a", 1))
+    async with asyncio.timeout(DEADLINE):
+        await client.until(await select(conn))
+        await conn.execute(ROW, (2, "b", 1))
+        await client.until(await select(conn))
+    assert client.refetches == 1
+
+
+async def test_a_table_that_leaves_the_publication_twice_is_added_again(
+    conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time while shapes wait for it, and none relies on it."""
+    client, seen = Follower(served, table="item"), asyncio.Event()
+    await client.catch_up()
+
+    async def late(*given: Any) -> Any:  # noqa: ANN401 - passed on
+        await seen.wait()
+        return await published_as(*given)
+
+    monkeypatch.setattr(engine, "published_as", late)
+    await run_all(conn, LEAVE)
+    await conn.execute(ROW, (1, "a", 1))
+    async with asyncio.timeout(DEADLINE):
+        following = asyncio.create_task(client.until(await select(conn)))
+        await until(
+            conn, "select exists (select from pg_publication_tables where tablename = 'item')"
+        )
+        await run_all(conn, LEAVE)
+        seen.set()
+        await following
+
+
+async def test_a_gap_of_agents_is_not_hidden_by_a_shape(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is not added again for the shape before the gap is found."""
+    monkeypatch.setattr(publication_watch, "_CHECK", 9.0)  # later than tables are added again
+    await run_all(conn, TABLE)
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+    async with serving(conn, dsn) as served:
+        await run_all(conn, ATTACH)
+        await until(conn, "select bool_and(active_from is not null) from agent.attachment_version")
+        await Follower(served, table="item").catch_up()
+        await run_all(conn, LEAVE)
+        await until(conn, "select exists (select from agent.gap where reason ~ 'item was removed')")
 
 
 async def test_an_event_stream_resumes_after_what_it_sent(
