@@ -125,7 +125,9 @@ async def test_a_role_that_cannot_be_taken_on_pauses_its_agent(
             await until(conn, PAUSED, alive=daemon.is_alive)
             await until(conn, f"select state = 'pending' {OF_ITEM}", item, alive=daemon.is_alive)
         assert await fetch(conn, RUN, item) == [("pending", 0, sqlstate)], (point, skip)
-        assert f"(SQLSTATE {sqlstate})" in (await fetch(conn, WHY))[0][0]
+        ((why,),) = await fetch(conn, WHY)
+        # What looks for drift can be first: it sees without a run that the role is gone.
+        assert why.endswith("it is used as run_as") or f"(SQLSTATE {sqlstate})" in why
         assert await fetch(conn, EFFECTS, item) == {1: [("sql", 1)], 2: ONCE}.get(skip, [])
         assert await fetch(conn, SQLSTATES, item) == []
         await r.do(given)
