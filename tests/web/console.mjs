@@ -160,7 +160,7 @@ const other = await open();
 await other.goto(`${base}/runs/1`);
 await other.waitForSelector("text=waiting for approval");
 await page.goto(`${base}/runs/1`); // of the two calls, either can have been asked first
-await page.click("text=Review call");
+await page.click("text=Review call >> visible=true");
 await page.waitForSelector("form.decide");
 await page.keyboard.press("a");
 await page.waitForTimeout(250);

@@ -79,7 +79,7 @@ seen.row = change.slice(0, 3);
 seen.customer = change.at(-1);
 seen.call = await page.locator("[aria-label=Call]").last().innerText();
 seen.call = seen.call.replace(/\s+-- .*/, "");
-await page.click("text=Review call");
+await page.click("text=Review call >> visible=true");
 await page.waitForSelector("[aria-label=Arguments] tbody tr");
 seen.types = (await rows(page, "Arguments")).map((row) => row.split("\t").slice(0, 3).join("\t"));
 seen.decided = await page.locator(".approve table.rowdiff, table.rowdiff").first().innerText();

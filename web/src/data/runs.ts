@@ -149,6 +149,8 @@ export interface ApprovalRow {
   run_id: string;
   agent: string | null;
   tool: string;
+  /** Of the arguments, with bound ones first, as text. */
+  values: string | null;
   arguments: Record<string, unknown>;
   edited: Record<string, unknown> | null;
   digest: string;

@@ -74,7 +74,7 @@ export function Nav({ counts, foot }: { counts: NavCounts | null; foot: readonly
   );
 }
 
-const TABS = ["/", "/runs", "/approvals", "/threads"];
+export const TABS = ["/", "/runs", "/approvals", "/threads"];
 
 export function TabBar({ counts }: { counts: NavCounts | null }) {
   const { pathname } = useLocation();

@@ -3,6 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useState } from "react";
 
 import { minute, tableName } from "../data/format";
+import { isNarrow } from "../data/local";
 import { useQueryOnce } from "../data/queries";
 import { type ApprovalDetail, type ApprovalRow, useApproval, useApprovalHistory, useApprovals } from "../data/runs";
 import { useSession } from "../data/session";
@@ -22,7 +23,7 @@ import { Table } from "../parts/table";
 import { Time } from "../parts/time";
 import { Absent } from "./missing";
 import type { RowSeen } from "./runs-list";
-import { callText, sqlValue } from "./steps";
+import { callText } from "./steps";
 
 interface Address {
   approval?: string;
@@ -40,7 +41,7 @@ export default function Approvals() {
   const waiting = live.rows;
   const shown: readonly ApprovalRow[] = tab ? decided : waiting;
   const at = shown.findIndex((row) => row.id === approval);
-  const id = approval ?? (matchMedia("(max-width: 699px)").matches ? undefined : shown[0]?.id);
+  const id = approval ?? (isNarrow() ? undefined : shown[0]?.id);
   const open = (next: ApprovalRow | undefined) => next && void navigate({ to: "/approvals", search: { tab, approval: next.id } as never, resetScroll: true });
   const index = at < 0 ? 0 : at;
   useKeys({
@@ -102,7 +103,7 @@ function Item({ row, tab, isCurrent }: { row: ApprovalRow; tab: string | undefin
             <State state={row.edited ? "edited" : row.state} bare />{" "}
           </>
         )}
-        {Object.values(row.edited ?? row.arguments).map(plain).join(", ")}
+        {row.values}
       </span>
       <span className="clip muted">
         <Of run={row} quoted />
@@ -110,9 +111,6 @@ function Item({ row, tab, isCurrent }: { row: ApprovalRow; tab: string | undefin
     </Link>
   );
 }
-
-/** A value of a call in a list, where its quotes would be in the way. */
-const plain = (value: unknown) => (typeof value === "string" && value !== "" ? value : sqlValue(value));
 
 interface DetailProps {
   id: string;

@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, lazy, type RefObject, Suspense, useEffect, useRef, useState } from "react";
 
 import { money, number } from "../data/format";
-import { isMac } from "../data/local";
+import { isMac, isNarrow } from "../data/local";
 import { mutate } from "../data/mutate";
 import { useQueryOnce } from "../data/queries";
 import { type Answer, answerOf, type Question, type QuestionRow, type StepResult, useProgress, useQuestions } from "../data/questions";
@@ -280,9 +280,9 @@ function QuestionForm({ field, text, setText, isAsking, isReply, count, onAsk }:
           ref={field}
           rows={2}
           maxLength={20_000}
-          autoFocus
+          autoFocus={!isNarrow()}
           value={text}
-          placeholder={isReply ? "Reply to the question" : count ? "Ask more: it can refer to the answer" : "How many tickets are there in each category?"}
+          placeholder={isReply ? "Reply to the question" : count ? "Ask more: it can refer to the answer" : "Ask about your tables"}
           onChange={(event) => setText(event.target.value)}
           onKeyDown={(event) => event.key === "Enter" && (event.metaKey || event.ctrlKey) && onAsk()}
         />

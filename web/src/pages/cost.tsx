@@ -46,7 +46,7 @@ const PERIODS = [
   { days: "14", name: "14 days" },
   { days: "31", name: "Month" },
 ] as const;
-const INKS = ["accent", "running", "retry"] as const;
+const INKS = ["accent", "retry", "idle"] as const;
 
 export default function Cost() {
   useTitle("Cost");

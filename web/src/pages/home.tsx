@@ -189,7 +189,7 @@ function About({ row }: { row: WaitRow }) {
   );
   if (row.approval_id)
     return (
-      <Link className="plain clip" to="/approvals" search={{ approval: row.approval_id } as never}>
+      <Link className="plain clip wrap-s" to="/approvals" search={{ approval: row.approval_id } as never}>
         {text}
       </Link>
     );

@@ -4,21 +4,21 @@ import { useEffect } from "react";
 
 import { Refused } from "../data/request";
 import { useTitle } from "../frame/title";
-import { Icon } from "../parts/icon";
+import { Icon, type IconName } from "../parts/icon";
 import { Problem } from "../parts/notice";
 
 export function Missing() {
   useTitle("No such page");
-  return <Absent text="This page does not exist." to="/" action="Open home" />;
+  return <Absent text="This page does not exist." to="/" action="Open home" icon="search" />;
 }
 
 /** Something that does not exist, or that one may not see: the same answer for both. */
-export function Absent({ text, detail, to, action }: { text: string; detail?: string; to: string; action: string }) {
+export function Absent({ text, detail, to, action, icon = "lock" }: { text: string; detail?: string; to: string; action: string; icon?: IconName }) {
   return (
     <section className="panel absent">
       <div className="body stack tight">
         <div className="row">
-          <Icon name="lock" />
+          <Icon name={icon} />
           <h1>{text}</h1>
         </div>
         {detail && <p className="soft">{detail}</p>}

@@ -2,7 +2,7 @@
 import { Link } from "@tanstack/react-router";
 
 import { useSession } from "../data/session";
-import { PLACES } from "../frame/nav";
+import { PLACES, TABS } from "../frame/nav";
 import { useTitle } from "../frame/title";
 import { Icon } from "../parts/icon";
 import { Panel } from "../parts/panel";
@@ -17,7 +17,7 @@ export default function More() {
       </div>
       <Panel label="Pages" flush>
         <ul className="links">
-          {PLACES.map((place) => (
+          {PLACES.filter((place) => !TABS.includes(place.to)).map((place) => (
             <li key={place.to}>
               <Link to={place.to}>
                 <Icon name={place.icon} />

@@ -1,8 +1,9 @@
 /** Retry, cancel and resolve of one run. */
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { mutate } from "../data/mutate";
-import { isOpen, type RunDetail } from "../data/runs";
+import { isOpen, type RunDetail, useApprovals } from "../data/runs";
 import { Confirm, Dialog } from "../parts/confirm";
 import { Icon } from "../parts/icon";
 import { toast, toastProblem } from "../parts/toast";
@@ -14,6 +15,8 @@ type Asked = "retry" | "cancel" | "resolve" | null;
 export function RunActions({ run, quiet = false, keys = false }: { run: RunDetail; quiet?: boolean; keys?: boolean }) {
   const [asked, ask] = useState<Asked>(null);
   const mayOperate = useMayOperate();
+  const approvals = useApprovals();
+  const review = keys && run.state === "waiting_approval" ? approvals.rows.find((each) => each.run_id === run.id) : undefined;
   const canRetry = mayOperate && ["failed", "dead", "cancelled"].includes(run.state);
   const canCancel = mayOperate && isOpen(run.state);
   const canResolve = mayOperate && run.state === "needs_review";
@@ -32,6 +35,11 @@ export function RunActions({ run, quiet = false, keys = false }: { run: RunDetai
         <button type="button" className="btn primary" onClick={() => ask("resolve")}>
           Resolve…
         </button>
+      )}
+      {review && (
+        <Link className="btn primary only-s" to="/approvals" search={{ approval: review.id } as never}>
+          Review call
+        </Link>
       )}
       {canRetry && (
         <button type="button" className="btn" onClick={() => ask("retry")}>

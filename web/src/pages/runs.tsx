@@ -5,6 +5,7 @@ import { memo, type MouseEvent, type RefObject, useCallback, useEffect, useLayou
 
 import { actOnMany, type BulkAction } from "../data/bulk";
 import { atLeast, money, number } from "../data/format";
+import { isNarrow } from "../data/local";
 import { readQuery, useQueryOnce } from "../data/queries";
 import type { Refused } from "../data/request";
 import { badge, filterParams, isOpen, RUN_FILTERS, type RunFilter, type RunRow, useRuns, useRunsCount } from "../data/runs";
@@ -115,7 +116,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   const openPage = (id: string) => void navigate({ to: `/runs/${id}` });
   const open = (id: string) => {
     setCursor(id);
-    if (matchMedia("(max-width: 699px)").matches) openPage(id);
+    if (isNarrow()) openPage(id);
     else setPanel(panel === id ? undefined : id);
   };
   // The same functions for each row and render, so that scrolling renders new rows alone.
@@ -441,7 +442,7 @@ function useList(filter: RunFilter) {
 
 function useVirtual(count: number, body: RefObject<HTMLElement | null>) {
   const [margin, setMargin] = useState(300);
-  const isSmall = matchMedia("(max-width: 699px)").matches;
+  const isSmall = isNarrow();
   useLayoutEffect(() => {
     const top = body.current && body.current.getBoundingClientRect().top + scrollY;
     if (top && Math.abs(top - margin) > 2) setMargin(top);
@@ -528,7 +529,7 @@ function FilterTab({ name, filter, current, saved }: { name: string; filter: Run
   const count = useQueryOnce<{ count: string; is_least: boolean }>("runs_count", filterParams(filter), { every: 30_000, skip: !isCounted }).rows?.[0];
   return (
     <span className="row tab">
-      <Link to="/runs" search={filter as never} activeProps={{}} aria-current={isCurrent || undefined} title={saved && `Saved by ${saved.saved_by}`}>
+      <Link to="/runs" search={filter as never} activeOptions={{ exact: true, includeSearch: true }} activeProps={{}} aria-current={isCurrent || undefined} title={saved && `Saved by ${saved.saved_by}`}>
         {name} {isCounted && count && <span className="count">{atLeast(count.count, count.is_least)}</span>}
       </Link>
       {saved?.is_removable && isCurrent && (

@@ -1,5 +1,6 @@
 /** Small charts as our own SVG: bars and lines over the same labels. */
 import { count, money } from "../data/format";
+import { isNarrow } from "../data/local";
 
 type Ink = "accent" | "ok" | "running" | "person" | "retry" | "failed" | "idle";
 
@@ -57,7 +58,7 @@ function Axes({ top, step, labels, left, width: right, dollars }: AxesProps) {
         <g key={value}>
           <path className="grid" d={`M${left} ${y(value).toFixed(1)}H${right}`} />
           <text x={left - 6} y={y(value) + 3.5} textAnchor="end">
-            {dollars ? price(value, step) : count(value)}
+            {dollars ? price(value, step) : value >= 1000 ? `${value / 1000} k` : count(value)}
           </text>
         </g>
       ))}
@@ -74,14 +75,15 @@ function highest(series: readonly Series[]): number {
   return Math.max(0, ...series.flatMap((each) => each.values.map((value) => value ?? 0)));
 }
 
-export function StackedBars({ label, labels, series, width: right = 640, dollars }: ChartProps) {
+export function StackedBars({ label, labels, series, width: wide = 640, dollars }: ChartProps) {
+  const right = isNarrow() ? 640 : wide;
   const sums = labels.map((_, i) => series.reduce((sum, each) => sum + (each.values[i] ?? 0), 0));
   const { top, step } = axis(Math.max(0, ...sums), dollars);
-  const left = dollars ? 50 : LEFT;
+  const left = dollars ? (right > 640 ? 50 : 62) : LEFT;
   const width = (right - left - 4) / Math.max(labels.length, 1);
   const height = (value: number) => (value / top) * (BOTTOM - TOP);
   return (
-    <svg className={right > 640 ? "chart wide-s" : "chart"} viewBox={`0 0 ${right} 122`} role="img" aria-label={label}>
+    <svg className="chart" viewBox={`0 0 ${right} 122`} role="img" aria-label={label}>
       <Axes top={top} step={step} labels={labels} left={left} width={right} dollars={dollars} />
       {labels.map((name, i) => {
         let at = BOTTOM;

@@ -1,6 +1,8 @@
 /** What a chat consists of: a log that follows its end, messages that are on their way, a composer. */
 import { type KeyboardEvent, type ReactNode, useEffect, useLayoutEffect, useRef, useState } from "react";
 
+import { isNarrow } from "../data/local";
+
 const NEAR = 64; // pixels from the end within which the log follows
 
 /** A message that is on its way, or was not accepted. */
@@ -89,7 +91,9 @@ interface ComposerProps {
 export function Composer({ onSend, most = 4_000, children }: ComposerProps) {
   const [text, setText] = useState("");
   const area = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => area.current?.focus({ preventScroll: true }), []);
+  useEffect(() => {
+    if (!isNarrow()) area.current?.focus({ preventScroll: true }); // it would open a phone's keyboard
+  }, []);
   useLayoutEffect(() => {
     const at = area.current;
     if (!at) return;

@@ -5,3 +5,7 @@
                  and thread.id = substring(r.ordering_key from '^(?:summary )?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$')::uuid
        cross join lateral (select agent_internal.shown(r.change, r.attachment_id, (select agent_internal.readable())) as change) h
        cross join lateral (select coalesce(nullif(h.change -> 'new', 'null'), nullif(h.change -> 'old', 'null'), '{}') as content) c
+       cross join lateral (
+           select coalesce(jsonb_object_agg(b.argument, c.content -> b.source), '{}') as bound
+             from jsonb_array_elements(v.definition -> 'tools') t cross join jsonb_each_text(t -> 'bind') b (argument, source)
+            where t ->> 'name' = p.tool and c.content ? b.source) b

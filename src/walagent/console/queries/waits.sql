@@ -2,11 +2,10 @@
 -- What waits for a person: calls to approve, outcomes to resolve, broken attachments.
 select 'approval/' || p.id as id, 'approval' as kind, p.run_id, p.id as approval_id, coalesce(p.agent, a.name) as agent,
        p.tool || '(' || coalesce((select string_agg(e.key || ' => ' || case when jsonb_typeof(e.value) = 'string' then quote_literal(e.value #>> '{}')
-                                                                            else e.value::text end, ', ')
-                                    from jsonb_each(p.arguments) e), '') || ')' as call,
+                                                                            else e.value::text end, ', ' order by b.bound ? e.key desc)
+                                    from jsonb_each(b.bound || p.arguments) e), '') || ')' as call,
        '' as about, p.asked_at as since, p.expires_at
-  from agent.approval p
-       join agent.run r on r.id = p.run_id
+-- include: _approval_from
        left join agent.attachment a on a.id = r.attachment_id
  where p.state = 'pending'
 union all
