@@ -12,6 +12,7 @@ from tests.helpers.database import DESK, attach, column, run_all, value
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, park_for_approval, set_clock
 from walagent.run import Claim, RunState
 from walagent.store import runs
+from walagent.store.attachments import cancel_detached
 
 RUNS = 3
 SEQUENCES = 12  # of each part
@@ -100,6 +101,7 @@ class World:
             for held in self.held:
                 await finish(self.conn, held)
             self.held.clear()
+            await cancel_detached(self.conn)  # as the daemon does; no claim takes these
 
 
 @pytest.mark.parametrize("part", range(4))
