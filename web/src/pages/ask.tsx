@@ -439,7 +439,9 @@ export const isNumber = (type: number | undefined): boolean => type !== undefine
 
 function Checks({ answer }: { answer: Answer }) {
   const [isSaved, setSaved] = useState(false);
-  const sql = answer.sql.at(-1);
+  // Of the rows that are shown: statements that ran at the same time end in any order.
+  const shown = answer.steps.find((each) => each.step === answer.last && each.type === "SQL");
+  const sql = shown?.query ?? answer.sql.at(-1);
   const save = async () => {
     try {
       await mutate("save_query", { question: answer.question, sql });
