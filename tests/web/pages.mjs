@@ -60,6 +60,7 @@ seen.lag = await page.locator("svg.chart[aria-label*='commit to ingestion']").ge
 await page.goto(base);
 // Runs, failures, latency, open runs (of which the page needs two readings), lag.
 await page.waitForFunction(() => document.querySelectorAll(".figures path").length === 5);
+seen.waits = await page.locator("a.wrap-s code").allInnerTexts();
 seen.figures = await page.locator(".figures a").evaluateAll((all) => all.map((each) => new URL(each.href).pathname + new URL(each.href).search));
 await page.goto(`${base}/attach`);
 seen.counted = await page.locator("nav.nav a[href$='/tables'] .count").innerText();

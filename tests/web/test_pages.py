@@ -54,6 +54,8 @@ async def test_pages_show_what_the_database_has(
     assert "approval, attachment" in seen["own"]
     assert "the longest of each minute of the last hour" in seen["lag"]
     assert seen["figures"] == FIGURES
+    calls = [f"refund_customer(ticket_id => {n}, amount => 348.0)" for n in (1, 3, 9)]
+    assert sorted(seen["waits"]) == calls  # with what is bound
     assert seen["current"] == "Agents"
     assert seen["row"] == ["id\t+ 9", "body\t+ ''", "status\t+ open"]
     assert str(LARGE) in seen["customer"]
