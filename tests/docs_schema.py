@@ -4,6 +4,7 @@
 interface, comes first and complete; of `agent_internal` the page has names and comments.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -13,7 +14,7 @@ import psycopg
 
 from tests.docs_pages import ROOT
 from tests.servers import run_server
-from walagent.store.migrations import find_migrations
+from walagent.app.migrate import migrate
 
 PAGE = ROOT / "docs" / "reference" / "schema.md"
 
@@ -22,7 +23,7 @@ Connection = psycopg.Connection[Any]
 _INTRO = """# Schema
 
 walagent's tables, views and functions, generated from the comments in the database.
-`migrations/0001_overview.sql` states how they relate, who writes what, and what they promise.
+`migrations/README.md` states how they relate, who writes what, and what they promise.
 Only the schema `agent` is an interface ([stability](../stability.md)).
 """
 _INTERNAL = """
@@ -132,6 +133,10 @@ def _cell(text: str) -> str:
 def write() -> None:
     """Write the page, from an embedded server of its own."""
     with run_server("embedded") as dsn, psycopg.connect(dsn) as conn:
-        for migration in find_migrations():
-            conn.execute(migration.script)
+        asyncio.run(_migrate(dsn))
         PAGE.write_text(schema_page(conn), "utf-8")
+
+
+async def _migrate(dsn: str) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+        await migrate(conn)

@@ -13,8 +13,8 @@ import psycopg
 
 from bench import workload
 from bench.ours.parts import make_slot, open_feed
+from walagent.app.migrate import migrate
 from walagent.store.connections import connect
-from walagent.store.migrations import apply_migration, find_migrations
 
 _SET_PRIORITY = """\
 create function set_priority(ticket bigint, priority text) returns text language sql as $$
@@ -88,9 +88,7 @@ def install(url: str) -> None:
 
 async def _install(url: str) -> None:
     async with await connect(url) as conn:
-        for migration in find_migrations():
-            async with conn.transaction():
-                await apply_migration(conn, migration)
+        await migrate(conn)
 
 
 def queue_runs(url: str, count: int) -> None:

@@ -13,7 +13,7 @@ PAGES = pytest.mark.parametrize(
     "page", [ARCHITECTURE, ROOT / "CONTRIBUTING.md", GUARANTEES], ids=lambda page: page.name
 )
 SOURCE = ROOT / "src" / "walagent"
-SQL = "\n".join(p.read_text() for p in sorted((ROOT / "migrations").glob("*.sql")))
+SQL = "\n".join(p.read_text() for p in sorted((ROOT / "migrations").rglob("*.sql")))
 FILE = re.compile(r"[\w/.-]+\.(py|sql|toml)|[\w/]+/")
 SETTINGS = {"wal_sender_timeout"}  # of PostgreSQL
 

@@ -1,0 +1,1 @@
+"""Create and upgrade the schema of walagent in a database."""
