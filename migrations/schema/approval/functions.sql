@@ -1,3 +1,5 @@
+-- Approvals: which calls wait for a person, who can decide, with which arguments, and links that decide.
+
 -- jsonb prints equal values equally, so the digest does not depend on how the model wrote them.
 create or replace function agent_internal.call_digest(_run bigint, _call_id text, _tool text, _arguments jsonb)
     returns text

@@ -1,3 +1,7 @@
+-- Attach, change, pause and detach: what follows from a row of agent.attachment or agent.agent.
+--
+-- These triggers have the rights of the schema's owner, who must own the publications.
+
 -- Attach an agent, with named arguments.  Creates or changes the agent that has the name of the attachment.
 --
 -- Args: tenant: a column of the table whose text names the tenant of each row; NULL: all runs are of the caller's.

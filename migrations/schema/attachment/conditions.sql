@@ -1,3 +1,11 @@
+-- Conditions of a definition: compiled once by PostgreSQL, stored with all names spelled out.
+--
+-- Conditions are compiled with the rights of who wrote them, and of nobody else.
+--
+-- To parse a constant is to execute code: the input function of its type, and the checks of a domain.
+--
+-- Row filters of publications: the owner of the publications executes them, so they are of PostgreSQL's own types.
+
 -- A condition must be one expression, which cannot close the parentheses that it is placed in.
 create or replace function agent_internal.is_one_expression(_text text)
     returns boolean

@@ -1,3 +1,8 @@
+-- The definition of an attachment: checked, and frozen, when the attachment is inserted or updated.
+--
+-- agent.attach(), plain DML on agent.attachment and `walagent apply` end in the same rows, so the checks are
+-- triggers.  They run with the rights of the role that attaches: it cannot attach what it cannot see or call.
+
 -- Reject columns that are never in the WAL: generated ones, except stored ones from version 18 on.
 create or replace function agent_internal.check_streamed(_relation regclass, _columns text[], _what text, _state text default 'WA013')
     returns void

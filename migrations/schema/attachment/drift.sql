@@ -1,3 +1,9 @@
+-- Drift: what happens if the table, key, roles or functions of an attachment change.
+--
+-- An attachment is defined once; the tables go on to change.  A broken attachment is paused, with the reason.
+-- Changes that cannot be evaluated meanwhile are stored whole, each with a pending run.  Resuming checks the
+-- attachment again, and each deferred change is then evaluated by the definition as of then.
+
 -- Pause an attachment none of whose runs can succeed: its credential is rejected, or its table was dropped.  An
 -- attachment that another transaction is changing is skipped.
 --

@@ -1,3 +1,12 @@
+-- Audit: who changed, decided or was refused what.
+--
+-- Rows of one tenant form a chain: each has the digest of the one before, and numbers have no gaps.  So who appends to it
+-- must wait for the transaction that appended before.  To hold no lock that others wait for while it waits for theirs, a
+-- transaction collects its entries and appends them as the last act of its commit: the heads of the chains are the last
+-- locks of any transaction, in the order of tenants.
+--
+-- An entry names what was done to what, by whom.  It has no values of user tables, no arguments of tools and no secrets.
+
 create table agent.audit (
     tenant    text collate "C" not null,  -- without a foreign key: the audit outlives its tenant
     number    bigint not null,

@@ -1,3 +1,12 @@
+-- Budgets: limits on what models cost over a period, by all runs together.
+--
+-- Before a call the worker reserves the most that it can cost, in a statement of its own; the statement that
+-- records the reply settles the actual cost.  So the sum of spent and reserved never exceeds the limit, and
+-- nothing is locked during the call.  If no budget applies, none of this is called.
+--
+-- A reservation belongs to one lease of a run.  It is released if the call fails, when the run's next attempt
+-- reserves, or when agent_internal.tick() finds that the lease is lost.
+
 -- Start and end of the period of *_at*; NULL for total.
 create or replace function agent_internal.period_start(_period text, _at timestamptz)
     returns timestamptz

@@ -1,3 +1,5 @@
+-- What the checks of a definition read from the catalog, and suggestions for misspelled names.
+
 -- The JSON Schema of values of a type, as a model is shown it.
 create or replace function agent_internal.json_schema_of(_type oid, _typmod integer default -1)
     returns jsonb

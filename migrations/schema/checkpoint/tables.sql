@@ -1,3 +1,5 @@
+-- How far the WAL of a slot is ingested, and what was lost.
+
 create table agent.checkpoint (
     slot         text primary key,
     generation   integer not null default 1,

@@ -1,3 +1,8 @@
+-- What agents do now and have done: views for people and consoles.
+--
+-- Each has the rights of the reader, so row-level security decides whose rows it shows.  Each reads what is unfinished, or a
+-- window of time, whatever the number of old runs is.
+
 create or replace view agent.live_activity with (security_invoker = on) as
     with unfinished as (
         select r.* from agent.run r where r.state = 'running'

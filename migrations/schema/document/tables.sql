@@ -1,3 +1,9 @@
+-- Documents: texts that agents and people search, by words and by meaning.
+--
+-- A document is searched by its words as soon as it is stored.  A run of the kind `embedding` cuts it into chunks and,
+-- where the worker has an embedder, embeds them.  Each tenant has a queue of such runs, with a limit; documents beyond it
+-- wait and are queued as runs end.
+
 create table agent.document (
     tenant          text collate "C" not null default agent.current_tenant() references agent.tenant,
     id              uuid not null default gen_random_uuid(),

@@ -1,3 +1,11 @@
+-- Memory: what an agent keeps between its runs, and the built-in tools that work inside the database.
+--
+-- A memory belongs to an agent of a tenant.  With a thread, it is recalled only there.  A key has one live value in each
+-- (agent, kind, thread, principal): another value supersedes it, an equal one is merged with it.  What an agent stores is
+-- `untrusted`, because a model derived it from what others wrote; it never replaces what a person stored.
+--
+-- SQLSTATE: WA024 memories and documents.
+
 create table agent.memory (
     tenant          text collate "C" not null default agent.current_tenant() references agent.tenant,
     id              uuid not null default gen_random_uuid(),

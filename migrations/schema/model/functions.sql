@@ -47,8 +47,7 @@ begin
     update agent.run set next_attempt_at = agent_internal.now()
      where id in (select r.id from agent.run r
                    where r.state = 'waiting_retry' and r.error ->> 'unpriced' = new.name
-                     -- As JSON: called by the next migrations, before there are tenants.
-                     and coalesce(to_jsonb(new) ->> 'tenant' = to_jsonb(r) ->> 'tenant', true)
+                     and (new.tenant is null or r.tenant = new.tenant)
                    order by r.id for no key update skip locked);
     perform pg_notify('walagent_runs', '');
     return null;

@@ -1,3 +1,14 @@
+-- The outbox: messages to the outside, channels that they leave by, and rules that notify people.
+--
+-- A message is a row, which commits with what it is about.  Delivering it is a run of the kind `delivery`: so it is
+-- retried, ordered, limited, shown and counted as any other run.  The ID of the row is that of the delivery: the same in
+-- each attempt, so that a receiver can recognize a duplicate.
+--
+-- Where a channel leads is a row; keys are named there and come from the environment of the process that delivers, whose
+-- configuration says which hosts it can reach and which keys they get.
+--
+-- SQLSTATE: WA023  a message, channel or link is not valid
+
 create table agent.channel (
     tenant     text collate "C" not null default agent.current_tenant() references agent.tenant on delete cascade,
     name       text not null check (name ~ '^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$'),

@@ -1,3 +1,17 @@
+-- Personas, the versions of personas and agents, and what an agent's version consists of.
+--
+-- An agent has a persona, or none.  What a run uses follows from model, persona and agent, in this order:
+--
+--   model           the agent's, else the persona's
+--   parameters      of the model, overridden by those of the persona, overridden by those of the agent
+--   prompt          the persona's prompt, rules and traits, then the agent's prompt
+--   limits          the lower one of persona and agent
+--
+-- Each change of a persona or an agent is a version that never changes.  A run is pinned to the version of its attachment,
+-- which holds all of this as it was.
+--
+--   WA021   a persona or a version of an agent does not exist, or is in use
+
 create table agent.persona (
     tenant              text collate "C" not null default agent.current_tenant() references agent.tenant,
     name                text not null check (name <> ''),

@@ -1,3 +1,11 @@
+-- Policies: what a tenant allows, refuses, changes, or lets a person decide, at the points where agents act.
+--
+-- A policy has a condition, a SQL expression over `call`, and an action.  Both conditions and transformations are executed
+-- in the trampoline of the policy's role, in a subtransaction that is read-only and always rolled back.  A policy that
+-- raises, returns NULL, or cannot be evaluated denies.
+--
+--   WA022   a tool, a policy or an egress rule refuses, or is not defined as it must be
+
 create table agent.policy (
     tenant      text collate "C" not null default agent.current_tenant() references agent.tenant,
     name        text not null check (name <> ''),

@@ -1,3 +1,5 @@
+-- Publications: what the server sends, and what to do if another role has changed them.
+
 -- Create the publications if they do not exist, and set what they send.
 --
 -- A table of which only inserts are needed is in `walagent_inserts`: in `walagent`, without a replica identity, it

@@ -1,3 +1,9 @@
+-- Replica identities: what makes UPDATE and DELETE of the application fail, once they are published, and is prevented.
+--
+-- PostgreSQL rejects an UPDATE or DELETE of a published table whose old row cannot be identified.  A table can come into
+-- this state after it was attached.  The application never waits for walagent's operator: the updates are no longer
+-- published, and the attachments that need them are paused, with the reason.
+
 -- Why UPDATE and DELETE of a table fail if they are published; NULL: they do not.  The identity is that of each partition.
 create or replace function agent_internal.identity_problem(_relation regclass)
     returns text

@@ -1,3 +1,9 @@
+-- Questions that people ask of their database, and what the planner is shown for them.
+--
+-- A question is a run in the queue of its session.  The login that asked it claims that run and holds it, as a
+-- worker does an agent's, but is not trusted with other runs: agent_internal.fence() checks whose it is, and row
+-- level security shows each login its own rows.  See agent.grant_asker().
+
 create table agent.session (
     id           text not null check (id <> '' and length(id) <= 200),
     owner        name not null default agent.current_principal(),

@@ -82,7 +82,7 @@ create or replace function agent_internal.queue_room_of(_tenant text)
     language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
-    set enable_seqscan = off  -- see 0035_plans.sql
+    set enable_seqscan = off
 as $$
 declare
     _max constant integer := (select t.max_queued from agent.tenant t where t.name = _tenant);
@@ -140,7 +140,7 @@ end;
 $$;
 comment on function agent_internal.queue_of(text, text, text) is 'The queue of a kind under a name in a tenant';
 
--- The queue of an attachment; see 0011_attach.sql.
+-- The queue of an attachment; see attachment/attach.sql.
 create or replace function agent_internal.sync_queue()
     returns trigger
     language plpgsql
@@ -149,7 +149,7 @@ create or replace function agent_internal.sync_queue()
 as $$
 begin
     insert into agent_internal.queue (id, kind, attachment_id, cap, paused)
-    select id, case when turns ? 'worker' then 'worker'  -- 0056_own_worker.sql
+    select id, case when turns ? 'worker' then 'worker'
                     when relation = 'agent.event'::regclass then 'turn' else 'agent' end, id, cap, paused
       from agent.attachment where id = new.id
     on conflict (id) do update set kind = excluded.kind, cap = excluded.cap, paused = excluded.paused, queued = true;

@@ -1,3 +1,8 @@
+-- Claim runs: which caller may, from which queues, and in which order.
+--
+-- A login that asks a question holds its run, and is no worker.  Functions for the holder of a run have the
+-- owner's rights, and agent_internal.fence() checks that the caller may hold the run.
+
 -- Count runs that a worker has released: their queues might have capacity for others.
 create or replace function agent_internal.return_slots(_queues bigint[], _counts integer[])
     returns void
@@ -352,7 +357,7 @@ create or replace function agent_internal.tenants_in_turn(_queue bigint, _after 
     language sql
     stable
     set search_path = pg_catalog, pg_temp
-    set enable_seqscan = off  -- see 0035_plans.sql
+    set enable_seqscan = off
 as $$
     with recursive following (name) as (
         select (select r.tenant from agent.run r

@@ -1,3 +1,5 @@
+-- End a run, or release it without ending it.
+
 create or replace function agent_internal.unblock(_run bigint)
     returns boolean
     language plpgsql

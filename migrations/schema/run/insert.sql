@@ -1,3 +1,5 @@
+-- Insert runs, and advance the checkpoint with them.
+
 -- The lease number after *_lease*.  Each timeline of the server has a range of its own: a promoted standby
 -- might lack the latest claims and would issue their numbers, even the IDs of their runs, a second time while
 -- a worker still holds them.

@@ -1,3 +1,5 @@
+-- What people do to runs: cancel, retry, resolve.
+
 -- Cancel runs that became claimable after their attachment was detached while paused: of changes that committed before
 -- and were ingested later, or requeued after a retry or a decision.  No claim serves these queues.
 create or replace function agent_internal.cancel_detached()

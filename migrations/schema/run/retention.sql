@@ -1,3 +1,9 @@
+-- Remove old runs, in batches.
+--
+-- A run is removed with its steps, approvals, merged changes and spend.  Runs in which a person has decided
+-- something are the record of that decision and have a retention period of their own.  Definitions
+-- (agent.attachment_version) and gaps are few, and stay.
+
 create or replace function agent_internal.has_decision(_run bigint)
     returns boolean
     language sql

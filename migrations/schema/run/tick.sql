@@ -1,3 +1,5 @@
+-- What time does to runs: leases are extended or expire, retries and debounced runs become due, hints drift.
+
 -- Release runs whose lease has expired: to be claimed again, unless cancellation was requested or their attempts
 -- are used up.
 --

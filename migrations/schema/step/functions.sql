@@ -1,7 +1,9 @@
+-- Record steps of a run that the caller holds.
+
 -- Record a step, in the transaction of its effects: both commit, or neither.
 --
 -- Args: _call: the number under which the step's model call was reserved, which is settled here; NULL: no budget
--- counts it.  See 0021_budgets.sql.
+-- counts it.  See budget/functions.sql.
 -- Raises as agent_internal.fence() and agent_internal.insert_step() do.  After WA004 the effects already exist,
 -- and the caller must roll its own back.
 create or replace function agent_internal.record_step(

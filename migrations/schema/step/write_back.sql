@@ -1,3 +1,5 @@
+-- Tools that write: the origin marker, the role, the visibility of the row, and the call.
+
 -- The transaction ID is signed as BEGIN shows it in the WAL: its lower 32 bits.
 create or replace function agent_internal.sign_write(_what text, _xid xid8)
     returns text

@@ -1,3 +1,10 @@
+-- Teams: people and agents with roles, who discuss, decide by votes, divide tasks and keep what they make.
+--
+-- A team has a thread, and each discussion is another one: what is said and done are events there.  Tables keep what must be
+-- constrained.  Who sees the thread sees the rows.
+--
+--   WA026   a team, proposal, task or artifact does not exist, or its state does not allow what was asked
+
 create table agent.team (
     tenant      text collate "C" not null default agent.current_tenant() references agent.tenant,
     name        text not null check (name ~ '^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$'),

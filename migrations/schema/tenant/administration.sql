@@ -1,3 +1,11 @@
+-- Tenants, principals, roles and tokens: who creates, changes and ends them.
+--
+-- The operator, which is the owner of the schema and the members of its role, administers all tenants.  An admin of a tenant
+-- administers its principals, and gives nobody more than it has: no scope that its own token lacks, and nothing that lasts
+-- longer than its own role and token.
+--
+--   WA020   a tenant, principal, role grant or token does not exist, exists already, or cannot be changed so
+
 -- Whether the caller is the operator: a login that is or can become the owner of the schema, and acts as nobody else.
 create or replace function agent_internal.is_operator()
     returns boolean

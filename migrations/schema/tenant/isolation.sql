@@ -1,3 +1,13 @@
+-- Each row belongs to a tenant.
+--
+-- Names are unique within a tenant, and foreign keys contain it: no row refers to a row of another one.  Steps, versions,
+-- approvals and the like have the tenant of what they belong to; a run has that of its attachment, unless the attachment
+-- takes it from a column of the row.  Models and tools without a tenant are shared; a tenant's own of the same name
+-- precedes them.
+--
+-- Row-level security does not apply to superusers, and so not to functions with their rights.  If one owns the schema, these
+-- functions are given to the role walagent_definer: agent_internal.restrict_definers().
+
 create or replace function agent_internal.sees(_tenant text)
     returns boolean
     language sql

@@ -1,3 +1,18 @@
+-- Tenants, principals and their roles, and who the caller is.
+--
+-- A tenant is an organisation.  A principal is a person, an agent or a service in it.  Who acts follows from the session:
+--
+--   a token        agent.act_as(token), until the end of the transaction
+--   a login        of a principal that has it; a login of no principal acts in the tenant `default` under its own name
+--   a tool         the agent whose run it belongs to: its worker signs it with the request
+--
+-- Who has one tenant needs to know none of this: all rows are of `default`, and what a login may do follows from its
+-- privileges alone.  A principal may do what its login's privileges and its roles both allow.
+--
+-- Each table with a column `tenant` has row-level security, enabled and forced: see policies.sql of each noun.  Functions with
+-- the owner's rights are subject to it, too, because who acts follows from the session, not from the current role.
+-- The owner and the runner see all tenants, unless they act as somebody.
+
 create table agent.tenant (
     name         text collate "C" primary key check (name ~ '^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$'),
     id           uuid not null unique default gen_random_uuid(),

@@ -1,3 +1,5 @@
+-- Threads: conversations of people and agents.  What was said and done are events, numbered within their thread.
+
 create table agent.thread (
     tenant          text collate "C" not null default agent.current_tenant() references agent.tenant,
     id              uuid not null unique default gen_random_uuid(),

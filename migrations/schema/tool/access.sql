@@ -1,3 +1,11 @@
+-- Tools: versions, output, retries, who may call them with what, and the check of each call.
+--
+-- A call is checked when it is made, in the transaction that records it or its intent: the model has made it, the agent has
+-- the tool, its version is enabled, the principal for whom the agent acts has a grant, and the policies of the tenant allow
+-- it.  All that is unknown or missing refuses.  A refusal is a result that the model receives, and a row of the audit.
+--
+-- Without rows of agent.role_tool a tenant has no grants to check.
+
 -- Whether arguments are within what is allowed.  A list of values requires the argument: a default is no value of the list.
 create or replace function agent_internal.fits_allowed(_allowed jsonb, _arguments jsonb)
     returns boolean

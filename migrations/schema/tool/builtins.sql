@@ -1,3 +1,6 @@
+-- Built-in tools that work inside the database: the worker executes them on its own connection, because none of them
+-- executes code of others, and records the result in the same transaction.
+
 -- The same, and the thread, within the transaction of a built-in tool: who acts, which no argument can change.  The
 -- attachment can belong to another tenant than the run.
 create or replace function agent_internal.acting_scope(_run bigint, out tenant text, out agent name, out thread_id uuid)

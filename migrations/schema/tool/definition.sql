@@ -1,3 +1,5 @@
+-- Tools of a definition: a name is resolved to a registered tool or to a SQL function, and frozen.
+
 -- The function of a name in a search_path, or NULL.  As in a call, a function hides those of later schemas that
 -- have the same arguments.
 create or replace function agent_internal.find_function(_name text, _path text)

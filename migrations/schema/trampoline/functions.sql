@@ -1,3 +1,19 @@
+-- Code of others - tools, and what their statements fire: triggers, defaults, policies, types - is executed as a role that
+-- it cannot leave.
+--
+-- PostgreSQL refuses SET ROLE, RESET ROLE and SET SESSION AUTHORIZATION in a function with the rights of its owner.  So
+-- each `run_as` role owns a function, its trampoline, which executes the statement it is given.  The trampolines' schema
+-- is closed to all roles but its owner, so that no role can alter its own.
+--
+-- Two kinds of code are executed at the commit, after the trampoline has returned: cursors WITH HOLD, which are therefore
+-- closed, and deferred triggers that were deferred again (before PostgreSQL 18).  Those run as the login of the
+-- connection, so it has no privilege and is a member of no role; the transaction is read-only before it commits.  The functions of agent_signed
+-- are granted to PUBLIC, for a grant to the login would be part of each dump, and its name differs on another server.
+-- They carry out only what the holder of agent_internal.secret has signed.
+--
+--   WA016   a role has no trampoline, or not as it was created, or the worker may not become it:
+--           agent_internal.make_trampoline() makes it, or tells why not
+
 -- The body of each trampoline.  Its parameters: the statement, its $1 and $2, the search_path, and whether the result is a
 -- value or rows.
 --

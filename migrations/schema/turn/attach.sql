@@ -1,3 +1,6 @@
+-- Agents in threads.  An agent takes part in a thread by being a member of it.  What wakes it is one attachment of the
+-- agent on agent.event, for all its threads.
+
 -- The fields of such an attachment that follow from its relation; the rest is checked.
 create or replace function agent_internal.checked_turns(_new agent.attachment)
     returns agent.attachment

@@ -1,3 +1,8 @@
+-- Turns: runs in which an agent takes part in a thread.  And what all kinds of runs share.
+--
+-- Kinds with a run to execute are agent (a change), question, turn (an event of a thread), node (a step of a workflow) and
+-- delivery (a message to the outside).  The latter three may have an attachment; each run has a queue.
+
 -- What a turn is decided and rendered from: the thread, its members, its events and its facts, as of now.
 --
 -- Args: _bytes: up to this size, the latest events fit: those after the summary, and those that the agent has not seen.  A

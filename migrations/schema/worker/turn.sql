@@ -1,3 +1,14 @@
+-- Workers of one's own: programs that call a model themselves and use walagent over SQL.
+--
+-- A turn of such a worker is a run of kind turn in a queue of kind worker, which no worker of walagent claims.  Steps, approvals,
+-- limits and the checks of calls are those of other turns, so everything that shows or decides runs does so with these.
+--
+-- Who works: the principal that the attachment names, by sessions.  The session that started a turn holds it under a lease,
+-- which each call extends.  When the lease has expired, another session of that principal can continue the turn; the former
+-- one is then refused.  A session is known by its backend, or by the setting walagent.worker, for poolers and reconnects.
+--
+--   WA027   a turn of a worker of one's own: it does not exist, has ended, is held by another worker, or has no such call
+
 -- Let a program work the turns of an agent.
 --
 -- Args: worker: the principal that it acts as; NULL: the caller.  run_as: the role that SQL tools run as.

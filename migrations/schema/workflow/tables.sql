@@ -1,3 +1,11 @@
+-- Workflows: graphs of nodes, executed as runs of the kind node.
+--
+-- A workflow has versions that never change, and a run is pinned to one.  Its nodes share a state, a JSON object.  Between
+-- two nodes a worker records a checkpoint: which node is next, with which state.  What a node does is recorded as any step
+-- is, so a run continues after a crash where it was.
+--
+--   WA025   a workflow does not exist, is not valid, or has no such checkpoint or interrupt
+
 create table agent.workflow (
     tenant      text collate "C" not null default agent.current_tenant() references agent.tenant,
     name        text not null check (name ~ '^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$'),
