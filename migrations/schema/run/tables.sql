@@ -79,9 +79,7 @@ create index run_created on agent.run using brin (created_at) with (pages_per_ra
 
 create index run_waits on agent.run (state, id) where state in ('waiting_approval', 'needs_review');
 
-create index run_failed on agent.run (state, id) where state in ('failed', 'dead');
-
-create index run_failed_at on agent.run (finished_at) where state in ('failed', 'dead');
+create index run_failed on agent.run (finished_at) where state in ('failed', 'dead');
 
 -- The turns of a thread, latest first, whatever the number of runs is.
 create index run_of_thread on agent.run (ordering_key, id) where kind = 'turn';
