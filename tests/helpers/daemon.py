@@ -18,7 +18,8 @@ from walagent.config import Replication
 from walagent.config.dsn import Logins, Places
 from walagent.intake.settings import IntakeSettings
 from walagent.message import Json
-from walagent.models.scripted.scripted_model import Answer, ScriptedModel
+from walagent.models.script import Answer
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
 from walagent.runs.resources import Resources

@@ -20,7 +20,7 @@ from tests.integration.cli.user import empty_database
 from walagent.config import AskSettings
 from walagent.errors import DatabaseLostError, ModelUnavailableError
 from walagent.message import ModelSpec
-from walagent.models.scripted.scripted_model import Answer
+from walagent.models.script import Answer
 from walagent.supervisor import (
     CircuitBreakerOpenError,
     CoordinationPattern,

@@ -34,7 +34,8 @@ from walagent.doctor.budgets import check_budgets
 from walagent.domain.agent_spec import AgentSpec, Authority
 from walagent.domain.run import Claim, RunSpec, RunState, StepKind
 from walagent.message import Json, ModelSpec, Usage
-from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.store import budgets, runs
 from walagent.store.budgets import Refusal, WorstCase
 from walagent.store.runs import NewStep, Spent
