@@ -1,4 +1,4 @@
-"""Tools: what a call becomes.  What is exported here is public: for tools and functions in Python."""
+"""Tools: what a call becomes.  What is exported here is public: tools and functions in Python."""
 
 from walagent.domain.thread import ThreadView
 from walagent.domain.tool_spec import Effect
