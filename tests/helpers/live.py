@@ -22,7 +22,7 @@ from walagent.models.script import Answer
 from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import connect
-from walagent.sync.app import Receive, Scope, Send
+from walagent.sync.asgi import Receive, Scope, Send
 
 SETUP = """
 insert into agent.model (name, provider, model_id, input_price, output_price)

@@ -30,14 +30,8 @@ def _has_port(value: str) -> str:
 
 
 _HOST = r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])"
-
-
 HttpHost = Annotated[str, AfterValidator(_is_host)]
-
-
 Network = Annotated[str, AfterValidator(_is_network)]
-
-
 Networks = Annotated[tuple[Network, ...], to_list, one_or_many({"type": "string"})]
 
 

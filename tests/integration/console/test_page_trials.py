@@ -24,7 +24,7 @@ from walagent.console.trials import MayTry, PageTrials
 from walagent.http.server import listen, serve_on
 from walagent.message import Json
 from walagent.store.sessions.connections import connect
-from walagent.sync.app import Receive, Scope, Send
+from walagent.sync.asgi import Receive, Scope, Send
 
 TABLES = """
 create table ticket (id bigint, part text, issue text, category text, secret text default 'hidden',
