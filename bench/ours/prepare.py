@@ -14,7 +14,7 @@ import psycopg
 from bench import workload
 from bench.ours.parts import make_slot, open_feed
 from walagent.app.migrate import migrate
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 
 _SET_PRIORITY = """\
 create function set_priority(ticket bigint, priority text) returns text language sql as $$

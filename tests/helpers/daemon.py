@@ -12,27 +12,28 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.helpers.database import DEADLINE, rows, run_all, value
-from walagent.agent.models.scripted.model import Answer, ScriptedModel
-from walagent.agent.tools.callee import Servers
-from walagent.agent.tools.python import PythonTool
-from walagent.app.resources import agent_resources
 from walagent.app.sinks import DaemonSinks
+from walagent.base.faults import Crash
 from walagent.config import Replication
 from walagent.config.dsn import Logins, Places
-from walagent.faults import Crash
 from walagent.intake.settings import IntakeSettings
 from walagent.message import Json
+from walagent.models.script import Answer
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
-from walagent.runs.builtin_tools import Services
-from walagent.runs.models import Models as Registry
 from walagent.runs.resources import Resources
-from walagent.runs.toolbox import Toolbox
+from walagent.runs.tools.builtin_tools import Services
+from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
-from walagent.store import attachments, runs
+from walagent.runs.worker_models import Models as Registry
+from walagent.store import attachments, claiming
 from walagent.store import tools as registered
-from walagent.store.connections import open_pool
-from walagent.store.tool_connections import ensure_login, open_tool_connections
+from walagent.store.sessions.connections import open_pool
+from walagent.store.sessions.tool_connections import ensure_login, open_tool_connections
+from walagent.tools.callee import Servers
+from walagent.tools.python import PythonTool
+from walagent.workers.worker_resources import agent_resources
 
 Models = Mapping[str, ScriptedModel]
 _SENTINEL = """
@@ -109,7 +110,7 @@ class Daemon:
             "update agent.run set lease_expires_at = agent_internal.now() - interval '1 s'"
             " where state = 'running'",
         )
-        await runs.tick(self.conn)
+        await claiming.tick(self.conn)
 
     async def until(self, query: str, *parameters: object) -> None:
         """Wait until *query* gives true; fail at once when a part has failed."""

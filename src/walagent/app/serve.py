@@ -5,52 +5,53 @@ database.  Only runs during a model call get time to end.
 """
 
 import asyncio
-import signal
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from walagent import faults, metrics
-from walagent.agent.models import make_model
-from walagent.agent.models.limits import LimitSettings, ModelLimits
-from walagent.agent.tools.python import PythonTool, find_tools
 from walagent.app.audit_heads import log_heads
-from walagent.app.http_tools import http_tools
-from walagent.app.outbox import outgoing, slack_app
-from walagent.app.resources import agent_resources
+from walagent.app.daemon_health import DaemonHealth
+from walagent.app.signals import Signals, handling_signals
 from walagent.app.startup import once_reached, raise_file_limit
 from walagent.app.systemd import Systemd, Watchdog
-from walagent.app.tool_services import tool_services
-from walagent.backoff import pause_after
-from walagent.concurrency import Periodic, first_of
+from walagent.base import faults
+from walagent.base.backoff import pause_after
+from walagent.base.concurrency import Periodic, first_of
 from walagent.config import Config, McpServerEntry
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
 from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.guard.query import ReadLimits
-from walagent.log import log
 from walagent.matching.document import SizeLimits
 from walagent.message import ModelSpec
+from walagent.models import make_model
+from walagent.models.limits import LimitSettings, ModelLimits
 from walagent.outbox.slack import Press, SocketMode
-from walagent.runs.models import Models
-from walagent.runs.query_tool import LIMITS
-from walagent.runs.toolbox import Toolbox
+from walagent.runs.tools.query_tool import LIMITS
+from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
+from walagent.runs.worker_models import Models
 from walagent.store import attachments, tools
-from walagent.store.connections import connect, open_pool
 from walagent.store.errors import translating
 from walagent.store.outbox import decide_from_slack
-from walagent.store.process_name import process_name
-from walagent.store.tool_connections import ToolConnections, open_tool_connections
+from walagent.store.sessions.connections import connect, open_pool
+from walagent.store.sessions.process_name import process_name
+from walagent.store.sessions.tool_connections import ToolConnections, open_tool_connections
+from walagent.telemetry import metrics
+from walagent.telemetry.log import log
+from walagent.tools.python import PythonTool, find_tools
+from walagent.workers.host_rules import http_tools
+from walagent.workers.outgoing import outgoing, slack_app
+from walagent.workers.tool_services import tool_services
+from walagent.workers.worker_resources import agent_resources
 
 if TYPE_CHECKING:
     from walagent.app.sync import LiveSync
     from walagent.http.server import Application
     from walagent.mcp.clients import Clients, ToolStatus
-    from walagent.replication.health import ReaderHealth
     from walagent.replication.reader import Reader
 
 
@@ -105,7 +106,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         open_tool_connections(
             pool, logins.dsn, tools_dsn=logins.tools_dsn, idle=config.workers.lease
         ) as calls,
-        _signals() as signals,
+        handling_signals() as signals,
     ):
         resources = agent_resources(
             pool,
@@ -197,11 +198,11 @@ class _Daemon:
     clients: "Clients | None"
     reader: "Reader | None" = None
     sync: "LiveSync | None" = None
-    health: "_Health" = field(init=False)
+    health: DaemonHealth = field(init=False)
 
     def __post_init__(self) -> None:
         """Report the health of the parts."""
-        self.health = _Health(self.worker, None)
+        self.health = DaemonHealth(self.worker, None)
 
     def read(self) -> None:
         """Read the WAL, too."""
@@ -225,9 +226,9 @@ class _Daemon:
             self._streaming,
             fan_out,
         )
-        self.health = _Health(self.worker, self.reader.health)
+        self.health = DaemonHealth(self.worker, self.reader.health)
 
-    async def run(self, signals: "_Signals") -> None:
+    async def run(self, signals: Signals) -> None:
         """Start all parts; return when they have ended after a stop signal."""
         async with asyncio.TaskGroup() as group:
             working = group.create_task(self._keep_working(), name="worker")
@@ -285,11 +286,11 @@ class _Daemon:
             mounted |= {links.path: links.app}
         if self.sync is not None:
             from walagent.app.console import make_api, make_console  # noqa: PLC0415 - optional
-            from walagent.app.page_questions import PageQuestions  # noqa: PLC0415
-            from walagent.app.page_reasons import PageReasons  # noqa: PLC0415
-            from walagent.app.page_trials import PageTrials  # noqa: PLC0415
             from walagent.app.sync import own_queries  # noqa: PLC0415
             from walagent.console.own import Own  # noqa: PLC0415
+            from walagent.console.questions import PageQuestions  # noqa: PLC0415
+            from walagent.console.reasons import PageReasons  # noqa: PLC0415
+            from walagent.console.trials import PageTrials  # noqa: PLC0415
             from walagent.http.signed_tokens import find_identity  # noqa: PLC0415
 
             mounted["/v1"] = make_api(
@@ -337,7 +338,7 @@ class _Daemon:
             else:
                 return
 
-    async def _reloads(self, signals: "_Signals") -> None:
+    async def _reloads(self, signals: Signals) -> None:
         while True:
             await signals.reload.wait()
             signals.reload.clear()
@@ -396,69 +397,3 @@ class _Daemon:
                     log.info("models.changed", models=changed)
                     self.worker.wake()
                 await self.models.close_retired()
-
-
-@dataclass(frozen=True, slots=True)
-class _Health:
-    """The health of the worker, and of the reader if this process has one."""
-
-    worker: Worker
-    reader: "ReaderHealth | None"
-
-    @property
-    def streaming(self) -> bool:
-        """Whether the stream is open; True in a process without a reader."""
-        return self.reader is None or self.reader.streaming
-
-    @property
-    def progress_age(self) -> float:
-        """Seconds since the last message of the stream, or since the last heartbeat."""
-        if self.reader is not None:
-            return self.reader.progress_age
-        return asyncio.get_running_loop().time() - self.worker.beat_at
-
-    @property
-    def lag_bytes(self) -> int:
-        """Bytes of WAL between the checkpoint and the server's end of WAL."""
-        return 0 if self.reader is None else self.reader.lag_bytes
-
-    @property
-    def retained_bytes(self) -> int:
-        """Bytes of WAL that the server retains for the slot."""
-        return 0 if self.reader is None else self.reader.retained_bytes
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Conditions that need attention but do not stop work."""
-        return () if self.reader is None else self.reader.warnings
-
-    @property
-    def reasons(self) -> Sequence[str]:
-        """Why the parts cannot work."""
-        reader = () if self.reader is None else self.reader.reasons
-        return [*reader, *self.worker.reasons]
-
-
-@dataclass(frozen=True, slots=True)
-class _Signals:
-    stop: asyncio.Event
-    again: asyncio.Event
-    reload: asyncio.Event
-
-    def asked_to_stop(self) -> None:
-        (self.again if self.stop.is_set() else self.stop).set()
-
-
-@asynccontextmanager
-async def _signals() -> AsyncGenerator[_Signals]:
-    """Handle signals: the first SIGTERM or SIGINT stops, the second interrupts; SIGHUP reloads."""
-    signals = _Signals(asyncio.Event(), asyncio.Event(), asyncio.Event())
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, signals.asked_to_stop)
-    loop.add_signal_handler(signal.SIGINT, signals.asked_to_stop)
-    loop.add_signal_handler(signal.SIGHUP, signals.reload.set)
-    try:
-        yield signals
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.remove_signal_handler(number)

@@ -4,7 +4,7 @@ import click
 
 from walagent.cli.output import done, json_result
 from walagent.cli.session import Where, ask, where_options
-from walagent.store import compat
+from walagent.store.install import compat
 
 
 @click.group("compat")

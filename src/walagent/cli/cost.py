@@ -10,7 +10,7 @@ from walagent.cli.output import json_option
 from walagent.cli.run_filters import since
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import Below, Column, Row, Screen, column, dollars_column, print_rows
-from walagent.store import listings
+from walagent.store.people import listings
 
 _BY: Final = ("agent", "model", "day")
 

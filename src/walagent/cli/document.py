@@ -12,8 +12,8 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.store import memories
-from walagent.store.memories import Connection
+from walagent.store.people import memories
+from walagent.store.people.memories import Connection
 
 _MOST: Final = 1 << 20  # bytes of a document
 

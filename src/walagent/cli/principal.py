@@ -8,7 +8,7 @@ from walagent.cli.output import done, json_option, json_result, print_json, say
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.cli.tenancy import expires_option, tenant_option
-from walagent.store import tenancy
+from walagent.store.people import tenancy
 
 _ROLES = ("admin", "developer", "approver", "auditor", "agent", "viewer")
 

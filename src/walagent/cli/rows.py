@@ -11,8 +11,8 @@ from typing import Final
 
 import click
 
-from walagent import pgtypes
 from walagent.cli.output import cell, clean, say
+from walagent.postgres import pgtypes
 from walagent.rows.rows import Rows
 
 MOST_SHOWN: Final = 100  # rows on a terminal; more belong in a file

@@ -12,7 +12,7 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.store import teams, threads
+from walagent.store.people import teams, threads
 
 ROLES: Final = ("leader", "coordinator", "member", "critic", "advocate", "observer")
 STATES: Final = ("open", "started", "blocked", "completed", "cancelled")

@@ -11,9 +11,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from tests.docs_pages import ROOT, code, rows, section, sections
-from walagent import errors, metrics
-from walagent.agent.models.credentials import FOR_MODELS
-from walagent.agent.models.registry import BUILT_IN
+from walagent import errors
+from walagent.base.faults import POINTS
 from walagent.cli import main
 from walagent.cli.commands import COMMANDS
 from walagent.cli.exit_codes import exit_code
@@ -35,7 +34,9 @@ from walagent.config import (
 from walagent.config.sections import Identity, Slack, Smtp
 from walagent.config.workflows import WorkflowEdgeEntry, WorkflowEntry, WorkflowNodeEntry
 from walagent.errors import WalagentError
-from walagent.faults import POINTS
+from walagent.models.credentials import FOR_MODELS
+from walagent.models.registry import BUILT_IN
+from walagent.telemetry import metrics
 
 DOCS = ROOT / "docs"
 CONFIGURATION = DOCS / "configuration.md"

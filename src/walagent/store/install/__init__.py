@@ -1,1 +1,1 @@
-"""Create and upgrade the schema of walagent in a database."""
+"""What an installation has in a database and on its server."""
