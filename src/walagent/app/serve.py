@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING
 
 from walagent.app.audit_heads import log_heads
@@ -18,8 +17,8 @@ from walagent.app.signals import Signals, handling_signals
 from walagent.app.startup import once_reached, raise_file_limit
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.base import faults
-from walagent.base.backoff import pause_after
 from walagent.base.concurrency import Periodic, first_of
+from walagent.base.retries import DATABASE, of, retrying, seconds
 from walagent.config import Config, McpServerEntry
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
@@ -334,7 +333,7 @@ class _Daemon:
                 failures += 1
                 self.worker.trouble = str(group.exceptions[0])
                 log.warning("worker.waiting", error=group.exceptions[0])
-                await asyncio.sleep(pause_after(failures))
+                await asyncio.sleep(seconds(DATABASE, failures))
             else:
                 return
 
@@ -375,16 +374,14 @@ class _Daemon:
         from walagent.mcp.clients import keep_registered, register  # noqa: PLC0415 - see _clients
 
         async def registered(entry: McpServerEntry, found: "Sequence[ToolStatus]") -> None:
-            for attempt in count(1):
-                try:
-                    with translating():
-                        async with await connect(
-                            self.logins.dsn(), application="walagent setup"
-                        ) as conn:
-                            await register(conn, entry, found)
-                            return
-                except (DatabaseLostError, LoginRefusedError):
-                    await asyncio.sleep(pause_after(attempt))
+            async def stored() -> None:
+                with translating():
+                    async with await connect(
+                        self.logins.dsn(), application="walagent setup"
+                    ) as conn:
+                        await register(conn, entry, found)
+
+            await retrying(of(DatabaseLostError, LoginRefusedError))(stored)
 
         await keep_registered(clients, self.config, registered)
 

@@ -20,8 +20,8 @@ from psycopg import AsyncConnection
 
 from walagent import __version__
 from walagent.base import faults
-from walagent.base.backoff import pause_after
 from walagent.base.concurrency import event_within
+from walagent.base.retries import DATABASE, seconds
 from walagent.domain.run import Claim, RunSpec
 from walagent.errors import DatabaseLostError, WalagentError
 from walagent.runs.attempt import RunAttempt
@@ -167,7 +167,7 @@ class Worker:
         except DatabaseLostError as error:
             self._failures, self.trouble = self._failures + 1, str(error)
             log.warning("worker.waiting", error=error)
-            await event_within(self._wake, pause_after(self._failures))
+            await event_within(self._wake, seconds(DATABASE, self._failures))
 
     # Claim.
 

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from walagent.base.backoff import pause_after
 from walagent.base.concurrency import Periodic
+from walagent.base.retries import DATABASE, seconds
 from walagent.domain.change import Begin, Change, Commit, Idle, Item, Op, Piece
 from walagent.errors import DatabaseLostError, LoginRefusedError, WalagentError
 from walagent.replication.fan_out import FanOut, Interrupted, Missed
@@ -180,7 +180,7 @@ class ShapeEngine:
             except (DatabaseLostError, LoginRefusedError) as error:
                 failures += 1
                 log.warning("sync.waiting", error=error)
-                await asyncio.sleep(pause_after(failures))
+                await asyncio.sleep(seconds(DATABASE, failures))
 
     async def get(self, definition: Definition, *, is_whole: bool = True) -> Shape:
         """Return the shape of a definition, with its snapshot.

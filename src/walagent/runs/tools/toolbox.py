@@ -22,7 +22,7 @@ from typing import TypeVar
 from psycopg import Error
 
 from walagent.base import faults
-from walagent.base.backoff import brief
+from walagent.base.retries import CONFLICT, seconds
 from walagent.domain.run import RunSpec, StepKind
 from walagent.domain.tool_spec import Effect, Tool
 from walagent.domain.transcript import result_to_json
@@ -261,7 +261,7 @@ class Toolbox:
             else:
                 self._gate.jam(queue, jammed=False)
                 return step
-            await asyncio.sleep(brief(attempt))
+            await asyncio.sleep(seconds(CONFLICT, attempt))
         raise AssertionError("count() has no end")
 
     @asynccontextmanager
