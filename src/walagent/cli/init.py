@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import click
 
-from walagent.app.migrate import migrate, plan_migration
 from walagent.ask.analyst_role import make_analyst
 from walagent.cli.output import json_option, print_json, say
 from walagent.cli.session import (
@@ -24,6 +23,7 @@ from walagent.intake.recovery import RowRecovery
 from walagent.replication.bootstrap import ensure_slot
 from walagent.replication.resync import resync
 from walagent.replication.source import check_source
+from walagent.store.install.migrate import migrate, plan_migration
 from walagent.store.install.plan import Plan
 from walagent.store.install.pooling import check_pooling
 from walagent.store.install.server_facts import read_server
