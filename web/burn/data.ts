@@ -115,13 +115,18 @@ const page = createCollection(options as never) as unknown as Collection<PageRow
 
 /** The row with times that say that they are in UTC. */
 function utc(row: object): object {
-  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, name.endsWith("_at") && value ? `${value}Z` : value]));
+  return Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [name, name.endsWith("_at") && value ? `${value}Z` : value]),
+  );
 }
 
 /** The rows of a view, as they change. */
 export function useRows<V extends keyof Views>(view: V): { rows: readonly Views[V][]; isLoading: boolean } {
   const { data, isLoading } = useLiveQuery(page);
-  const rows = useMemo(() => (data as unknown as PageRow[]).filter((each) => each.view === view).map((each) => utc(each.row) as Views[V]), [data, view]);
+  const rows = useMemo(
+    () => (data as unknown as PageRow[]).filter((each) => each.view === view).map((each) => utc(each.row) as Views[V]),
+    [data, view],
+  );
   return { rows, isLoading };
 }
 
@@ -134,7 +139,8 @@ export async function currentUser(): Promise<User | null> {
   }
 }
 
-export const signIn = (username: string, avatar_url: string | null) => request<User>("POST", "auth/sign-in", { username, avatar_url });
+export const signIn = (username: string, avatar_url: string | null) =>
+  request<User>("POST", "auth/sign-in", { username, avatar_url });
 
 export const signOut = () => request("POST", "auth/sign-out", {});
 

@@ -22,7 +22,9 @@ interface EditProps {
 export function Edit({ user, thread, members, onClose }: EditProps) {
   const [removing, setRemoving] = useState<Member | null>(null);
   const isOwner = members.some((each) => each.user.id === user.id && each.membership.role === "owner");
-  const people = members.filter((each) => each.user.type === "human").toSorted((a, b) => Number(b.user.id === user.id) - Number(a.user.id === user.id));
+  const people = members
+    .filter((each) => each.user.type === "human")
+    .toSorted((a, b) => Number(b.user.id === user.id) - Number(a.user.id === user.id));
   const agents = members.filter((each) => each.user.type === "agent");
   const remove = async (member: Member) => {
     try {
@@ -46,7 +48,12 @@ export function Edit({ user, thread, members, onClose }: EditProps) {
           ) : (
             isOwner &&
             each.membership.role !== "producer" && (
-              <button type="button" className="btn small danger" aria-label={`Remove ${each.user.name}`} onClick={() => setRemoving(each)}>
+              <button
+                type="button"
+                className="btn small danger"
+                aria-label={`Remove ${each.user.name}`}
+                onClick={() => setRemoving(each)}
+              >
                 <Icon name="x" small />
                 Remove
               </button>
@@ -89,7 +96,9 @@ export function Edit({ user, thread, members, onClose }: EditProps) {
       </Dialog>
       {removing && (
         <Confirm
-          title={removing.user.id === user.id ? `Leave ${thread.name}?` : `Remove ${removing.user.name} from the thread?`}
+          title={
+            removing.user.id === user.id ? `Leave ${thread.name}?` : `Remove ${removing.user.name} from the thread?`
+          }
           action={removing.user.id === user.id ? "Leave" : `Remove ${removing.user.name}`}
           keep={removing.user.id === user.id ? "Stay" : `Keep ${removing.user.name}`}
           danger
@@ -113,7 +122,12 @@ function Name({ thread }: { thread: Thread }) {
   const save = async (event: FormEvent) => {
     event.preventDefault();
     try {
-      await ingest({ type: "update", relation: "threads", row: { id: thread.id, name: thread.name }, changes: { name: name.trim() } });
+      await ingest({
+        type: "update",
+        relation: "threads",
+        row: { id: thread.id, name: thread.name },
+        changes: { name: name.trim() },
+      });
       say("Saved");
       setTimeout(() => say("Save"), SHOWN);
     } catch (error) {

@@ -46,7 +46,9 @@ function SignedIn({ user, path }: { user: User; path: string }) {
     else if (place === "join" && id) go(`/threads/${id}`, true);
     else if (!isMember && newest) go(`/threads/${newest.id}`, true);
   }, [isLoading, place, id, isMember, newest?.id, user]);
-  return <ThreadPage user={user} threads={threads} isLoading={isLoading} thread={threads.find((each) => each.id === id)} />;
+  return (
+    <ThreadPage user={user} threads={threads} isLoading={isLoading} thread={threads.find((each) => each.id === id)} />
+  );
 }
 
 const joining = new Set<string>();

@@ -1,5 +1,12 @@
 /** All routes; each page is a chunk of its own. */
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet, redirect } from "@tanstack/react-router";
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from "@tanstack/react-router";
 
 import { base } from "./data/base";
 import { currentSession, loadSession } from "./data/session";
@@ -11,7 +18,9 @@ import { SignIn } from "./pages/sign-in";
 export type Search = Record<string, string | undefined>;
 
 function search(given: Record<string, unknown>): Search {
-  return Object.fromEntries(Object.entries(given).map(([key, value]) => [key, value === undefined ? undefined : String(value)]));
+  return Object.fromEntries(
+    Object.entries(given).map(([key, value]) => [key, value === undefined ? undefined : String(value)]),
+  );
 }
 
 const root = createRootRoute({ component: Outlet, notFoundComponent: Missing, validateSearch: search });
@@ -24,7 +33,8 @@ const signedIn = createRoute({
   component: Frame,
   errorComponent: Away,
   beforeLoad: async ({ location }) => {
-    if (!currentSession() && !(await loadSession())) throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { to: location.href } });
+    if (!currentSession() && !(await loadSession()))
+      throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { to: location.href } });
   },
 });
 
@@ -68,7 +78,8 @@ export const router = createRouter({
   parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
   stringifySearch: (values) => {
     const sent = new URLSearchParams();
-    for (const [key, value] of Object.entries(values)) if (value !== undefined && value !== "") sent.set(key, String(value));
+    for (const [key, value] of Object.entries(values))
+      if (value !== undefined && value !== "") sent.set(key, String(value));
     const text = sent.toString().replaceAll("%2C", ",").replaceAll("%3A", ":");
     return text ? `?${text}` : "";
   },

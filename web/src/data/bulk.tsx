@@ -16,7 +16,12 @@ interface Batch {
 }
 
 /** Act on the runs with these IDs, or on all that match. */
-export async function actOnMany(action: BulkAction, runs: readonly string[] | RunFilter, total: number, reason = ""): Promise<void> {
+export async function actOnMany(
+  action: BulkAction,
+  runs: readonly string[] | RunFilter,
+  total: number,
+  reason = "",
+): Promise<void> {
   let stopped = false;
   let done = 0;
   let close = () => {};
@@ -40,7 +45,11 @@ export async function actOnMany(action: BulkAction, runs: readonly string[] | Ru
     } else {
       let before: string | null = "";
       while (before !== null && !stopped) {
-        const sent: { result: Batch } = await mutate<Batch>(`${action}_matching`, { ...filterParams(runs), before, reason });
+        const sent: { result: Batch } = await mutate<Batch>(`${action}_matching`, {
+          ...filterParams(runs),
+          before,
+          reason,
+        });
         done += Number(sent.result.done);
         before = sent.result.last;
         if (total > 100) show();

@@ -4,9 +4,7 @@ import { useSyncExternalStore } from "react";
 import { at } from "./base";
 
 export type Connection =
-  | { state: "live" }
-  | { state: "reconnecting"; since: number }
-  | { state: "caught-up"; since: number };
+  { state: "live" } | { state: "reconnecting"; since: number } | { state: "caught-up"; since: number };
 
 /** Milliseconds of silence before the page says so. */
 export const GRACE = 3_000;
@@ -42,7 +40,9 @@ export function unanswered(): void {
 
 async function ask(): Promise<void> {
   if (current.state !== "reconnecting") return;
-  const response = await fetch(at("v1/session"), { credentials: "same-origin", cache: "no-store" }).catch(() => undefined);
+  const response = await fetch(at("v1/session"), { credentials: "same-origin", cache: "no-store" }).catch(
+    () => undefined,
+  );
   if (response && response.status < 500) answered();
   else setTimeout(ask, PAUSE);
 }

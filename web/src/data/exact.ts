@@ -22,10 +22,15 @@ export function exactly(text: string): object {
 
 /** The same of an answer of the server, where only large integers are at stake. */
 export function parsed(text: string): unknown {
-  return /\d{16}/.test(text) ? parse(text, (value, source) => Math.abs(value) > Number.MAX_SAFE_INTEGER && /^-?\d+$/.test(source)) : JSON.parse(text);
+  return /\d{16}/.test(text)
+    ? parse(text, (value, source) => Math.abs(value) > Number.MAX_SAFE_INTEGER && /^-?\d+$/.test(source))
+    : JSON.parse(text);
 }
 
 function parse(text: string, loses: (value: number, source: string) => boolean): object {
-  const reviver: Reviver = (_, value, context) => (typeof value === "number" && context?.source !== undefined && loses(value, context.source) ? new Exact(context.source) : value);
+  const reviver: Reviver = (_, value, context) =>
+    typeof value === "number" && context?.source !== undefined && loses(value, context.source)
+      ? new Exact(context.source)
+      : value;
   return JSON.parse(text, reviver) as object;
 }

@@ -24,7 +24,9 @@ export function money(value: number | string | null | undefined): string {
   if (value === null || value === undefined || value === "") return "no price";
   const n = Number(value);
   if (n === 0) return "$0.00";
-  return Math.abs(n) < 0.01 ? `$${n.toFixed(4)}` : `$${n.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+  return Math.abs(n) < 0.01
+    ? `$${n.toFixed(4)}`
+    : `$${n.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
 /** A duration in milliseconds: 54 ms, 1.1 s, 4 min 7 s, 3 h 5 min, 6 d 23 h. */
@@ -88,7 +90,9 @@ function fine(ms: number): string {
 }
 
 export function day(iso: string, zone: string): string {
-  return new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: zone }).format(new Date(iso));
+  return new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: zone }).format(
+    new Date(iso),
+  );
 }
 
 /** The time of day, such as 08:05. */
@@ -105,8 +109,14 @@ export function absolute(iso: string, zone: string): string {
   const at = new Date(iso);
   const time = (timeZone: string) =>
     new Intl.DateTimeFormat("en-GB", {
-      day: "numeric", month: "short", year: "numeric",
-      hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZone,
+      day: "numeric",
+      month: "short",
+      year: "numeric",
+      hour: "2-digit",
+      minute: "2-digit",
+      second: "2-digit",
+      fractionalSecondDigits: 3,
+      timeZone,
     }).format(at);
   const utc = `${time("UTC")} UTC`;
   return zone === "UTC" ? utc : `${time(zone)} ${zone}\n${utc}`;

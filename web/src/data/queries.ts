@@ -44,7 +44,11 @@ export interface Once<T> {
  *
  * Rows of the former parameters stay until the new ones are there.
  */
-export function useQueryOnce<T>(name: string, params: Params = {}, options: { every?: number; skip?: boolean } = {}): Once<T> {
+export function useQueryOnce<T>(
+  name: string,
+  params: Params = {},
+  options: { every?: number; skip?: boolean } = {},
+): Once<T> {
   const [rows, setRows] = useState<readonly T[] | null>(null);
   const [error, setError] = useState<Refused | null>(null);
   const [isLoading, setLoading] = useState(!options.skip);

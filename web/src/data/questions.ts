@@ -82,11 +82,19 @@ export const useQuestions = () => {
 };
 
 /** The plan of the question that is answered in a session, and the results so far. */
-export function useProgress(session: string): { plan: readonly PlanStep[]; results: readonly Done[]; isPlanned: boolean } {
+export function useProgress(session: string): {
+  plan: readonly PlanStep[];
+  results: readonly Done[];
+  isPlanned: boolean;
+} {
   const { rows } = useShape<Done>("question_steps", (row) => `${row.run_id}/${row.seq}`, { session });
   const steps = [...rows].sort((a, b) => a.seq - b.seq);
   const planned = steps.filter((each) => each.plan !== null).at(-1);
-  return { plan: (planned?.plan ?? []).map(complete), results: steps.filter((each) => each.kind === "result"), isPlanned: planned !== undefined };
+  return {
+    plan: (planned?.plan ?? []).map(complete),
+    results: steps.filter((each) => each.kind === "result"),
+    isPlanned: planned !== undefined,
+  };
 }
 
 const complete = (step: Question["plan"][number]): PlanStep => ({ ...step, depends_on: step.depends_on ?? [] });

@@ -40,7 +40,12 @@ export async function request<T>(method: string, path: string, body?: unknown, s
   if (response.ok) return (text ? parsed(text) : undefined) as T;
   const problem = parse(text);
   if (response.status === 401 && !path.startsWith("v1/session")) signedOut();
-  throw new Refused(response.status, problem.message ?? `The server answered ${response.status}.`, problem.code, problem.hint);
+  throw new Refused(
+    response.status,
+    problem.message ?? `The server answered ${response.status}.`,
+    problem.code,
+    problem.hint,
+  );
 }
 
 async function send(method: string, path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
@@ -57,7 +62,12 @@ async function send(method: string, path: string, body: unknown, signal?: AbortS
   } catch (error) {
     if (signal?.aborted) throw error;
     unanswered();
-    throw new Refused(0, "The server did not answer.", undefined, "Check that walagent runs: systemctl status walagent");
+    throw new Refused(
+      0,
+      "The server did not answer.",
+      undefined,
+      "Check that walagent runs: systemctl status walagent",
+    );
   }
 }
 

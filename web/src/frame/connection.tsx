@@ -13,7 +13,10 @@ export function ConnectionMark() {
   const { state } = useConnection();
   const isLive = state !== "reconnecting";
   return (
-    <span className={`live end${isLive ? "" : " away"}`} title={isLive ? "Every list on this page follows the WAL." : "The page waits for the server."}>
+    <span
+      className={`live end${isLive ? "" : " away"}`}
+      title={isLive ? "Every list on this page follows the WAL." : "The page waits for the server."}
+    >
       <Icon name={isLive ? "live" : "plug"} small />
       <span className="t">{isLive ? "Live" : "Reconnecting"}</span>
     </span>

@@ -40,7 +40,14 @@ function pages(text: string): Found[] {
     to: place.to,
   }));
   if (/^\d+$/.test(typed)) found.unshift({ icon: "runs", text: `Run ${typed}`, hint: "open", to: `/runs/${typed}` });
-  if (typed) found.push({ icon: "search", text: `Runs with “${text.trim()}”`, hint: "row key or text", to: "/runs", search: { q: text.trim() } });
+  if (typed)
+    found.push({
+      icon: "search",
+      text: `Runs with “${text.trim()}”`,
+      hint: "row key or text",
+      to: "/runs",
+      search: { q: text.trim() },
+    });
   return found;
 }
 
@@ -70,7 +77,8 @@ export default function Find({ onClose }: { onClose: () => void }) {
     if (event.key === "ArrowDown") setAt((at + 1) % Math.max(found.length, 1));
     else if (event.key === "ArrowUp") setAt((at <= 0 ? found.length : at) - 1);
     else if (event.key === "Enter") open(found[at]);
-    else if (event.key === "Escape") onClose(); // a search field would only be cleared
+    else if (event.key === "Escape")
+      onClose(); // a search field would only be cleared
     else return;
     event.preventDefault();
   };
@@ -100,7 +108,13 @@ export default function Find({ onClose }: { onClose: () => void }) {
       </div>
       <ul className="options" role="listbox" id={list} aria-label="Found">
         {found.map((each, i) => (
-          <li key={`${each.to}${JSON.stringify(each.search)}${each.text}`} id={`${list}-${i}`} role="option" aria-selected={i === at} onClick={() => open(each)}>
+          <li
+            key={`${each.to}${JSON.stringify(each.search)}${each.text}`}
+            id={`${list}-${i}`}
+            role="option"
+            aria-selected={i === at}
+            onClick={() => open(each)}
+          >
             <span className="row">
               <Icon name={each.icon} />
               <span className="clip">{each.text}</span>
@@ -109,7 +123,9 @@ export default function Find({ onClose }: { onClose: () => void }) {
           </li>
         ))}
       </ul>
-      {typed && !server.length && !isLoading && typed.length > 1 && <p className="body muted">No run, agent, thread or row with “{typed}” that you may see.</p>}
+      {typed && !server.length && !isLoading && typed.length > 1 && (
+        <p className="body muted">No run, agent, thread or row with “{typed}” that you may see.</p>
+      )}
     </Dialog>
   );
 }

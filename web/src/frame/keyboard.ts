@@ -58,7 +58,11 @@ function nameOf(event: KeyboardEvent): string {
 }
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) && (target as HTMLInputElement).type !== "checkbox";
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) &&
+    (target as HTMLInputElement).type !== "checkbox"
+  );
 }
 
 const GO = 1_200; // milliseconds between `g` and the letter of a page

@@ -55,7 +55,13 @@ export function Nav({ counts, foot }: { counts: NavCounts | null; foot: readonly
         return (
           <span key={place.to} className="contents">
             {i > 0 && PLACES[i - 1]?.group !== place.group && <hr />}
-            <Link to={place.to} title={place.name} {...current(place)} activeOptions={{ exact: place.to === "/" }} activeProps={{ "aria-current": "page" }}>
+            <Link
+              to={place.to}
+              title={place.name}
+              {...current(place)}
+              activeOptions={{ exact: place.to === "/" }}
+              activeProps={{ "aria-current": "page" }}
+            >
               <Icon name={place.icon} />
               <span>{place.name}</span>
               {number && <span className={`count${place.count === "approvals" ? " person" : ""}`}>{number}</span>}
@@ -85,7 +91,12 @@ export function TabBar({ counts }: { counts: NavCounts | null }) {
       {PLACES.filter((place) => TABS.includes(place.to)).map((place) => {
         const number = place.count === "approvals" ? shown(place, counts) : null;
         return (
-          <Link key={place.to} to={place.to} activeOptions={{ exact: place.to === "/" }} activeProps={{ "aria-current": "page" }}>
+          <Link
+            key={place.to}
+            to={place.to}
+            activeOptions={{ exact: place.to === "/" }}
+            activeProps={{ "aria-current": "page" }}
+          >
             <Icon name={place.icon} />
             {place.name}
             {number && <span className="count">{number}</span>}

@@ -17,7 +17,8 @@ export function RefusalNotice({ refusal, agent }: { refusal: Refusal; agent: str
   if (refusal === "login")
     return (
       <Notice tone="info" icon="lock">
-        You may develop agents, but your principal has no login, whose privileges bound what you can change. An admin can set it: <code>update agent.principal set login = NAME where name = '{me}';</code>
+        You may develop agents, but your principal has no login, whose privileges bound what you can change. An admin
+        can set it: <code>update agent.principal set login = NAME where name = '{me}';</code>
       </Notice>
     );
   if (refusal === "owner")
@@ -65,7 +66,9 @@ export function Versions({ agent, version }: { agent: string; version: number | 
           )}
         </div>
       )}
-      {isAsking && former && <RollBack agent={agent} current={current} to={former} again={again} onClose={() => ask(false)} />}
+      {isAsking && former && (
+        <RollBack agent={agent} current={current} to={former} again={again} onClose={() => ask(false)} />
+      )}
     </>
   );
 }
@@ -93,9 +96,16 @@ export function RollBack({ agent, current, to, again, onClose }: RollBackProps) 
     again();
   };
   return (
-    <Confirm title={`Roll ${agent} back to v${to.version}?`} action={`Roll back to v${to.version}`} keep={`Keep v${current.version}`} onConfirm={rollBack} onClose={onClose}>
+    <Confirm
+      title={`Roll ${agent} back to v${to.version}?`}
+      action={`Roll back to v${to.version}`}
+      keep={`Keep v${current.version}`}
+      onConfirm={rollBack}
+      onClose={onClose}
+    >
       <p>
-        v{current.version + 1} will equal v{to.version}, which {to.made_by} made <Time at={to.made_at} />: prompt, model, tools and limits. Runs that have begun keep v{current.version}.
+        v{current.version + 1} will equal v{to.version}, which {to.made_by} made <Time at={to.made_at} />: prompt,
+        model, tools and limits. Runs that have begun keep v{current.version}.
       </p>
     </Confirm>
   );

@@ -4,7 +4,17 @@ import { useState } from "react";
 
 import { clock, count, duration, bytes, money, number, percent } from "../data/format";
 import { useQueryOnce } from "../data/queries";
-import { badge, type FailureRow, type HomeRow, type MinuteRow, useFailures, useHome, useThroughput, useWaits, type WaitRow } from "../data/runs";
+import {
+  badge,
+  type FailureRow,
+  type HomeRow,
+  type MinuteRow,
+  useFailures,
+  useHome,
+  useThroughput,
+  useWaits,
+  type WaitRow,
+} from "../data/runs";
 import { useSession } from "../data/session";
 import { useZone } from "../data/zone";
 import { useTitle } from "../frame/title";
@@ -66,12 +76,18 @@ function Health({ home }: { home: HomeRow }) {
         )}
         {home.standbys !== null && (
           <>
-            , {home.standbys} <Link to="/wal" hash="readers">standby{home.standbys === 1 ? "" : "s"}</Link>
+            , {home.standbys}{" "}
+            <Link to="/wal" hash="readers">
+              standby{home.standbys === 1 ? "" : "s"}
+            </Link>
           </>
         )}
         {home.workers !== null && (
           <>
-            , {home.workers} <Link to="/wal" hash="workers">worker{home.workers === 1 ? "" : "s"}</Link>
+            , {home.workers}{" "}
+            <Link to="/wal" hash="workers">
+              worker{home.workers === 1 ? "" : "s"}
+            </Link>
           </>
         )}
         .
@@ -107,7 +123,13 @@ function Figures({ home }: { home: HomeRow | undefined }) {
       >
         <MinuteSpark of={(row) => row.p50_ms} ink="running" />
       </Figure>
-      <Figure to="/runs" search={{ state: "pending,running" }} label="Pending and running" value={home && number(Number(home.pending) + Number(home.running))} small={home && `${number(home.running)} running`}>
+      <Figure
+        to="/runs"
+        search={{ state: "pending,running" }}
+        label="Pending and running"
+        value={home && number(Number(home.pending) + Number(home.running))}
+        small={home && `${number(home.running)} running`}
+      >
         <OpenSpark home={home} />
       </Figure>
       <Figure
@@ -119,7 +141,12 @@ function Figures({ home }: { home: HomeRow | undefined }) {
       >
         {limit ? <Meter part={cost} whole={limit} ink={cost > 0.8 * limit ? "person" : "accent"} /> : undefined}
       </Figure>
-      <Figure to="/wal" label="Reader lag" value={home && (home.lag_seconds === null ? undefined : duration(home.lag_seconds * 1_000))} small={home?.lag_bytes && bytes(home.lag_bytes)}>
+      <Figure
+        to="/wal"
+        label="Reader lag"
+        value={home && (home.lag_seconds === null ? undefined : duration(home.lag_seconds * 1_000))}
+        small={home?.lag_bytes && bytes(home.lag_bytes)}
+      >
         <MinuteSpark of={(row) => row.lag_ms} ink="idle" />
       </Figure>
     </section>
@@ -163,7 +190,11 @@ function Waits({ rows, isLoading }: { rows: readonly WaitRow[]; isLoading: boole
           rows={sorted.slice(0, 8)}
           rowKey={(row) => row.id}
           columns={[
-            { title: "What", className: "inline nowrap", cell: (row) => <State state={row.kind} word={WAIT_WORDS[row.kind]} /> },
+            {
+              title: "What",
+              className: "inline nowrap",
+              cell: (row) => <State state={row.kind} word={WAIT_WORDS[row.kind]} />,
+            },
             { title: "About", className: "c0", cell: (row) => <About row={row} /> },
             { title: "Since", className: "inline nowrap", cell: (row) => <Time at={row.since} /> },
             {
@@ -179,7 +210,12 @@ function Waits({ rows, isLoading }: { rows: readonly WaitRow[]; isLoading: boole
   );
 }
 
-const WAIT_WORDS: Record<WaitRow["kind"], string> = { approval: "approval", review: "outcome unknown", broken: "broken attachment", question: "question" };
+const WAIT_WORDS: Record<WaitRow["kind"], string> = {
+  approval: "approval",
+  review: "outcome unknown",
+  broken: "broken attachment",
+  question: "question",
+};
 
 function About({ row }: { row: WaitRow }) {
   const text = (
@@ -201,7 +237,11 @@ function About({ row }: { row: WaitRow }) {
 }
 
 function CostToday() {
-  const { rows, error, again } = useQueryOnce<{ agent: string; cost: string | null }>("cost_today", {}, { every: 15_000 });
+  const { rows, error, again } = useQueryOnce<{ agent: string; cost: string | null }>(
+    "cost_today",
+    {},
+    { every: 15_000 },
+  );
   const most = Math.max(...(rows ?? []).map((row) => Number(row.cost ?? 0)), 0);
   return (
     <Panel title="Cost today by agent" end={<Link to="/cost">All cost</Link>} flush>
@@ -237,13 +277,20 @@ function CostToday() {
 function Failures() {
   const { rows, error, again } = useFailures("1 day");
   return (
-    <Panel title="Failures by reason" aside={<span className="muted">last 24 h</span>} end={<Link to="/failed">Open as list</Link>} flush>
+    <Panel
+      title="Failures by reason"
+      aside={<span className="muted">last 24 h</span>}
+      end={<Link to="/failed">Open as list</Link>}
+      flush
+    >
       {error && !rows ? (
         <Problem error={error} again={again} />
       ) : rows === null ? (
         <Skeleton />
       ) : rows.length === 0 ? (
-        <EmptyBody title="Nothing failed">Runs that failed, and those whose attempts are used up, are grouped here by reason.</EmptyBody>
+        <EmptyBody title="Nothing failed">
+          Runs that failed, and those whose attempts are used up, are grouped here by reason.
+        </EmptyBody>
       ) : (
         <Table<FailureRow>
           label="Failures by reason"
@@ -271,9 +318,24 @@ function Failures() {
               ),
             },
             { title: "Agent", className: "hide-m nowrap", cell: (row) => row.agent },
-            { title: "When", className: "hide-s sp", cell: (row) => <Sparkline values={row.spark} ink={row.state === "waiting_retry" ? "retry" : "failed"} width={90} height={18} /> },
+            {
+              title: "When",
+              className: "hide-s sp",
+              cell: (row) => (
+                <Sparkline
+                  values={row.spark}
+                  ink={row.state === "waiting_retry" ? "retry" : "failed"}
+                  width={90}
+                  height={18}
+                />
+              ),
+            },
             { title: "Last", className: "nowrap inline", cell: (row) => <Time at={row.last_at} /> },
-            { title: <span className="vh">Action</span>, className: "num", cell: (row) => <RetryGroup row={row} again={again} /> },
+            {
+              title: <span className="vh">Action</span>,
+              className: "num",
+              cell: (row) => <RetryGroup row={row} again={again} />,
+            },
           ]}
         />
       )}
@@ -292,7 +354,8 @@ function Charts() {
     );
   const minutes: readonly MinuteRow[] = rows ?? [];
   const ended = minutes.reduce((sum, row) => sum + row.finished + row.failed, 0);
-  if (rows && ended === 0) return <Empty title="No run ended in the last hour">Runs per minute and their latency are drawn here.</Empty>;
+  if (rows && ended === 0)
+    return <Empty title="No run ended in the last hour">Runs per minute and their latency are drawn here.</Empty>;
   const labels = minutes.map((row) => clock(row.minute, zone));
   const failed = minutes.reduce((sum, row) => sum + row.failed, 0);
   return (
@@ -360,4 +423,3 @@ function Charts() {
     </div>
   );
 }
-

@@ -13,7 +13,19 @@ export function Missing() {
 }
 
 /** Something that does not exist, or that one may not see: the same answer for both. */
-export function Absent({ text, detail, to, action, icon = "lock" }: { text: string; detail?: string; to: string; action: string; icon?: IconName }) {
+export function Absent({
+  text,
+  detail,
+  to,
+  action,
+  icon = "lock",
+}: {
+  text: string;
+  detail?: string;
+  to: string;
+  action: string;
+  icon?: IconName;
+}) {
   return (
     <section className="panel absent">
       <div className="body stack tight">
@@ -66,5 +78,7 @@ export function Away({ error }: ErrorComponentProps) {
 }
 
 function refused(error: unknown): Refused {
-  return error instanceof Refused ? error : new Refused(0, error instanceof Error ? error.message : String(error), undefined, "Load the page again.");
+  return error instanceof Refused
+    ? error
+    : new Refused(0, error instanceof Error ? error.message : String(error), undefined, "Load the page again.");
 }

@@ -75,7 +75,8 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
               <>
                 <dt>Agent</dt>
                 <dd>
-                  <Link to={`/agents/${encodeURIComponent(run.agent)}`}>{run.agent}</Link> {run.version !== null && `version ${run.version}`}
+                  <Link to={`/agents/${encodeURIComponent(run.agent)}`}>{run.agent}</Link>{" "}
+                  {run.version !== null && `version ${run.version}`}
                 </dd>
               </>
             )}
@@ -93,7 +94,12 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
               <>
                 <dt>Change</dt>
                 <dd>
-                  {run.op.toUpperCase()} {run.commit_lsn && <>at <span className="lsn">{run.commit_lsn}</span></>}
+                  {run.op.toUpperCase()}{" "}
+                  {run.commit_lsn && (
+                    <>
+                      at <span className="lsn">{run.commit_lsn}</span>
+                    </>
+                  )}
                 </dd>
               </>
             )}

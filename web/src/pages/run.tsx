@@ -5,7 +5,17 @@ import { useEffect, useMemo, useState } from "react";
 import { bytes, duration, money, number, tableName, tablePath } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useReplies } from "../data/replies";
-import { badge, type Change, isOpen, type RunDetail, type RunState, useApprovals, useChain, useRun, useSteps } from "../data/runs";
+import {
+  badge,
+  type Change,
+  isOpen,
+  type RunDetail,
+  type RunState,
+  useApprovals,
+  useChain,
+  useRun,
+  useSteps,
+} from "../data/runs";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { Call as CallView } from "../parts/call";
@@ -130,7 +140,8 @@ function Facts({ run }: { run: RunDetail }) {
     facts.push([
       "Agent",
       <>
-        <Link to={`/agents/${encodeURIComponent(run.agent)}`}>{run.agent}</Link> {run.version !== null && `v${run.version}`}
+        <Link to={`/agents/${encodeURIComponent(run.agent)}`}>{run.agent}</Link>{" "}
+        {run.version !== null && `v${run.version}`}
       </>,
     ]);
   if (run.model) facts.push(["Model", run.model]);
@@ -168,9 +179,14 @@ function Ended({ run }: { run: RunDetail }) {
     return (
       <Notice tone="failed" icon="s-failed">
         <p className="strong">
-          {run.error?.sqlstate && <code>{run.error.sqlstate}</code>} {run.error?.reason ?? run.what ?? "No reason was recorded."}
+          {run.error?.sqlstate && <code>{run.error.sqlstate}</code>}{" "}
+          {run.error?.reason ?? run.what ?? "No reason was recorded."}
         </p>
-        <p>{run.state === "dead" ? "Its attempts are used up." : "It was not retried: another attempt would fail in the same way."}</p>
+        <p>
+          {run.state === "dead"
+            ? "Its attempts are used up."
+            : "It was not retried: another attempt would fail in the same way."}
+        </p>
       </Notice>
     );
   if (run.state === "needs_review")
@@ -197,17 +213,30 @@ function Ended({ run }: { run: RunDetail }) {
     return (
       <Notice tone="info">
         <p>
-          It waits for <Link to={`/runs/${run.blocked_by}`}>run {run.blocked_by}</Link>, which has the same ordering key <code>{run.ordering_key}</code>.
+          It waits for <Link to={`/runs/${run.blocked_by}`}>run {run.blocked_by}</Link>, which has the same ordering key{" "}
+          <code>{run.ordering_key}</code>.
         </p>
       </Notice>
     );
   return null;
 }
 
-function StepView({ item, run, items: all, isOpen }: { item: Item; run: RunDetail; items: readonly Item[]; isOpen: boolean }) {
+function StepView({
+  item,
+  run,
+  items: all,
+  isOpen,
+}: {
+  item: Item;
+  run: RunDetail;
+  items: readonly Item[];
+  isOpen: boolean;
+}) {
   switch (item.type) {
     case "reply":
-      return <ReplyView item={item} run={run} isFirst={all.find((each) => each.type === "reply") === item} isOpen={isOpen} />;
+      return (
+        <ReplyView item={item} run={run} isFirst={all.find((each) => each.type === "reply") === item} isOpen={isOpen} />
+      );
     case "call":
       return <CallPanel item={item} run={run} isOpen={isOpen} />;
     case "note":
@@ -244,7 +273,9 @@ function ReplyView({ item, run, isFirst, isOpen }: { item: Reply; run: RunDetail
             <p className="said">{item.text}</p>
           </div>
         )}
-        {(step.content.parts ?? []).some((part) => "thinking" in part) && <p className="muted">The model’s thinking is not recorded in readable form.</p>}
+        {(step.content.parts ?? []).some((part) => "thinking" in part) && (
+          <p className="muted">The model’s thinking is not recorded in readable form.</p>
+        )}
       </div>
     </section>
   );
@@ -258,7 +289,14 @@ function Prompts({ run, isOpen }: { run: RunDetail; isOpen: boolean }) {
     <>
       <Payload title="System prompt" text={prompt.system} open={isOpen} name={`run-${run.id}-system.txt`} />
       {prompt.messages.slice(0, 1).map((message, i) => (
-        <Payload key={i} title="Message as sent" preview="change and row, framed as data" text={message.text} open name={`run-${run.id}-message.txt`} />
+        <Payload
+          key={i}
+          title="Message as sent"
+          preview="change and row, framed as data"
+          text={message.text}
+          open
+          name={`run-${run.id}-message.txt`}
+        />
       ))}
       {prompt.tools.length > 0 && (
         <Payload
@@ -286,9 +324,15 @@ const CALL_STATES: Record<Call["state"], [string, string]> = {
 function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: boolean }) {
   const [state, word] = CALL_STATES[item.state];
   const approvals = useApprovals();
-  const approval = item.state === "approval" ? approvals.rows.find((each) => each.run_id === run.id && each.tool === item.tool) : undefined;
+  const approval =
+    item.state === "approval"
+      ? approvals.rows.find((each) => each.run_id === run.id && each.tool === item.tool)
+      : undefined;
   const result = item.result;
-  const text = typeof result?.content.content === "string" ? result.content.content : JSON.stringify(result?.content.content ?? null, null, 2);
+  const text =
+    typeof result?.content.content === "string"
+      ? result.content.content
+      : JSON.stringify(result?.content.content ?? null, null, 2);
   return (
     <section className="panel step" id={`s${item.no}`}>
       <header>
@@ -298,7 +342,17 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
           <code>{item.tool}</code>
         </h2>
         <State state={state} word={word} />
-        <span className="end muted">{result ? duration(result.duration_ms ?? 0) : item.approval ? <>asked <Time at={item.approval.recorded_at} /></> : ""}</span>
+        <span className="end muted">
+          {result ? (
+            duration(result.duration_ms ?? 0)
+          ) : item.approval ? (
+            <>
+              asked <Time at={item.approval.recorded_at} />
+            </>
+          ) : (
+            ""
+          )}
+        </span>
       </header>
       <div className="body">
         {item.arguments === null && item.raw !== undefined ? (
@@ -309,12 +363,23 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
         {item.decision && <Decision item={item} />}
         <Effect item={item} run={run} />
         {result && text !== "null" && text !== "" && (
-          <Payload title={result.content.is_error ? "Error, as the model read it" : "Result, as the model read it"} text={text} size={bytes(text.length)} open={isOpen || text.length < 400} name={`run-${run.id}-${item.tool}.txt`} />
+          <Payload
+            title={result.content.is_error ? "Error, as the model read it" : "Result, as the model read it"}
+            text={text}
+            size={bytes(text.length)}
+            open={isOpen || text.length < 400}
+            name={`run-${run.id}-${item.tool}.txt`}
+          />
         )}
         {item.state === "approval" && (
           <div className="row wrap">
             <p className="grow soft">
-              Nothing is held while it waits: no lease, no connection, no transaction. {approval && <>Expires <Time at={approval.expires_at} />.</>}
+              Nothing is held while it waits: no lease, no connection, no transaction.{" "}
+              {approval && (
+                <>
+                  Expires <Time at={approval.expires_at} />.
+                </>
+              )}
             </p>
             {approval && (
               <Link className="btn primary" to="/approvals" search={{ approval: approval.id } as never}>
@@ -339,7 +404,12 @@ function Decision({ item }: { item: Call }) {
   const { decision, by, reason, edited } = item.decision?.content ?? {};
   return (
     <p className="soft">
-      <State state={edited ? "edited" : decision === "approved" ? "approved" : decision === "expired" ? "expired" : "rejected"} /> {by && <>by {by}</>} <Time at={item.decision?.recorded_at} />
+      <State
+        state={
+          edited ? "edited" : decision === "approved" ? "approved" : decision === "expired" ? "expired" : "rejected"
+        }
+      />{" "}
+      {by && <>by {by}</>} <Time at={item.decision?.recorded_at} />
       {reason && <>: “{reason}”</>}
     </p>
   );
@@ -367,7 +437,12 @@ function Effect({ item, run }: { item: Call; run: RunDetail }) {
       <h3>
         Rows changed: 1 <span className="muted">· committed with this step</span>
       </h3>
-      <RowDiff title={`${tableName(run.relation ?? "")} ${run.key}`} before={before} after={item.arguments} changedOnly={false} />
+      <RowDiff
+        title={`${tableName(run.relation ?? "")} ${run.key}`}
+        before={before}
+        after={item.arguments}
+        changedOnly={false}
+      />
     </div>
   );
 }
@@ -476,11 +551,16 @@ function ChangePanel({ run, change, title = "Change" }: { run: RunDetail; change
       )}
       {change.hidden ? (
         <p className="note muted">
-          {change.hidden === 1 ? "1 column is" : `${change.hidden} columns are`} hidden: the role approver sees them, and a principal whose login can read them in the table.
+          {change.hidden === 1 ? "1 column is" : `${change.hidden} columns are`} hidden: the role approver sees them,
+          and a principal whose login can read them in the table.
         </p>
       ) : null}
-      {change.unchanged?.length ? <p className="note muted">{change.unchanged.join(", ")}: unchanged large values, which the WAL leaves out.</p> : null}
-      {change.truncated ? <p className="note muted">{Object.keys(change.truncated).join(", ")}: shortened, as the model got it.</p> : null}
+      {change.unchanged?.length ? (
+        <p className="note muted">{change.unchanged.join(", ")}: unchanged large values, which the WAL leaves out.</p>
+      ) : null}
+      {change.truncated ? (
+        <p className="note muted">{Object.keys(change.truncated).join(", ")}: shortened, as the model got it.</p>
+      ) : null}
       {compares && <RowNow run={run} before={after ?? before ?? {}} />}
     </Panel>
   );
@@ -491,7 +571,12 @@ function RowNow({ run, before }: { run: RunDetail; before: Record<string, unknow
   if (error) return <p className="note muted">{error.message}</p>;
   if (!rows) return <Skeleton rows={1} />;
   const seen = rows[0];
-  if (!seen?.row) return <p className="note muted">{seen?.op === "delete" ? "The row was deleted later." : "No later content of this row is known."}</p>;
+  if (!seen?.row)
+    return (
+      <p className="note muted">
+        {seen?.op === "delete" ? "The row was deleted later." : "No later content of this row is known."}
+      </p>
+    );
   const now = Object.fromEntries(Object.entries(seen.row).filter(([name]) => name in before));
   if (seen.run_id === run.id) return <p className="note muted">No later change of this row started a run.</p>;
   return <RowDiff title={`as run ${seen.run_id} saw it`} before={before} after={now} changedOnly={false} />;
@@ -502,7 +587,8 @@ function changeSql(change: Change): string {
   const table = `${change.schema}.${change.table}`;
   const row = change.new ?? change.old ?? {};
   const names = Object.keys(row);
-  if (change.op === "delete") return `delete from ${table} where ${names.map((name) => `${name} = ${sqlValue(row[name])}`).join(" and ")};`;
+  if (change.op === "delete")
+    return `delete from ${table} where ${names.map((name) => `${name} = ${sqlValue(row[name])}`).join(" and ")};`;
   return `insert into ${table} (${names.join(", ")})\nvalues (${names.map((name) => sqlValue(row[name])).join(", ")});`;
 }
 
@@ -516,7 +602,16 @@ function Position({ run }: { run: RunDetail }) {
     ["Matched by", run.matched_by],
     ["Runs as", run.run_as, true],
     ["Worker", run.worker, true],
-    ["Lease", isOpen(run.state) ? (run.lease_expires_at ? <Time at={run.lease_expires_at} /> : <span className="muted">none while waiting</span>) : null],
+    [
+      "Lease",
+      isOpen(run.state) ? (
+        run.lease_expires_at ? (
+          <Time at={run.lease_expires_at} />
+        ) : (
+          <span className="muted">none while waiting</span>
+        )
+      ) : null,
+    ],
     ["Thread", run.thread && <Link to={`/threads/${run.thread}`}>open</Link>],
   ];
   return (

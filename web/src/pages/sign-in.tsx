@@ -77,13 +77,25 @@ export function SignIn() {
           <form className="stack tight" onSubmit={submit}>
             <label className="field">
               Or paste a token
-              <input type="password" autoComplete="off" spellCheck={false} placeholder="wat_…" value={token} onChange={(event) => setToken(event.target.value)} />
+              <input
+                type="password"
+                autoComplete="off"
+                spellCheck={false}
+                placeholder="wat_…"
+                value={token}
+                onChange={(event) => setToken(event.target.value)}
+              />
             </label>
             <div className="row">
               <button className="btn primary" type="submit" disabled={isSending || !token.trim()}>
                 {isSending ? "Signing in" : "Sign in"}
               </button>
-              <button className="btn quiet icon end" type="button" aria-label={`Theme: ${theme}. Change to ${nextTheme(theme)}`} onClick={() => applyTheme(nextTheme(theme))}>
+              <button
+                className="btn quiet icon end"
+                type="button"
+                aria-label={`Theme: ${theme}. Change to ${nextTheme(theme)}`}
+                onClick={() => applyTheme(nextTheme(theme))}
+              >
                 <Icon name="theme" />
               </button>
             </div>
@@ -107,7 +119,9 @@ function SignInProblem({ error, byCode }: { error: Refused; byCode: boolean }) {
     );
   return (
     <Notice tone="failed" icon="s-failed" live="alert">
-      <p className="strong">{error.status === 401 ? "This token is not valid: unknown, expired or revoked." : error.message}</p>
+      <p className="strong">
+        {error.status === 401 ? "This token is not valid: unknown, expired or revoked." : error.message}
+      </p>
       {error.hint && <p>{error.hint}</p>}
     </Notice>
   );

@@ -56,7 +56,14 @@ export function Chat({ thread, members, search }: ChatProps) {
   };
   const more = async () => {
     try {
-      setEarlier([...earlier, ...(await readQuery<ThreadEvent>("thread_events", { thread: thread.id, before: events[0]?.number, limit: 200 }))]);
+      setEarlier([
+        ...earlier,
+        ...(await readQuery<ThreadEvent>("thread_events", {
+          thread: thread.id,
+          before: events[0]?.number,
+          limit: 200,
+        })),
+      ]);
     } catch (error) {
       toastProblem(error);
     }
@@ -69,7 +76,15 @@ export function Chat({ thread, members, search }: ChatProps) {
           <Skeleton rows={5} label="Messages are loading" />
         </div>
       ) : (
-        <Messages thread={thread} members={members} me={me} events={events} sending={sending.filter((each) => !stored.has(each.id))} onMore={more} onAgain={(each) => void send({ ...each, problem: null })} />
+        <Messages
+          thread={thread}
+          members={members}
+          me={me}
+          events={events}
+          sending={sending.filter((each) => !stored.has(each.id))}
+          onMore={more}
+          onAgain={(each) => void send({ ...each, problem: null })}
+        />
       )}
       <Foot
         thread={thread}
@@ -88,7 +103,12 @@ function Head({ thread, members, search, me }: ChatProps & { me: string }) {
   const title = (each: Member) => [each.name, each.name === me ? "you" : "", each.role].filter(Boolean).join(", ");
   return (
     <header>
-      <Link className="btn quiet icon only-m" aria-label="Threads" to="/threads" search={{ archived: search.archived } as never}>
+      <Link
+        className="btn quiet icon only-m"
+        aria-label="Threads"
+        to="/threads"
+        search={{ archived: search.archived } as never}
+      >
         <Icon name="left" />
       </Link>
       <h1 className="clip">{titleOf(thread)}</h1>
@@ -101,10 +121,20 @@ function Head({ thread, members, search, me }: ChatProps & { me: string }) {
       {thread.state !== "active" && <State state={thread.state === "paused" ? "paused" : "done"} word={thread.state} />}
       <span className="end row">
         {thread.is_member && <Copy text={invitation(thread.id)} label="Invite" className="btn small" icon="link" />}
-        <button className="btn quiet small icon" type="button" aria-label={thread.is_member || thread.can_manage ? "Edit thread" : "Members"} onClick={() => setEditing(true)}>
+        <button
+          className="btn quiet small icon"
+          type="button"
+          aria-label={thread.is_member || thread.can_manage ? "Edit thread" : "Members"}
+          onClick={() => setEditing(true)}
+        >
           <Icon name={thread.is_member || thread.can_manage ? "edit" : "user"} small />
         </button>
-        <Link className="btn quiet small only-s" to="/threads/$thread" params={{ thread: thread.id } as never} search={{ ...search, view: "computer" } as never}>
+        <Link
+          className="btn quiet small only-s"
+          to="/threads/$thread"
+          params={{ thread: thread.id } as never}
+          search={{ ...search, view: "computer" } as never}
+        >
           Computer
         </Link>
       </span>
@@ -147,14 +177,31 @@ function Messages({ thread, members, me, events, sending, onMore, onAgain }: Mes
             {happened(each, me)} · <Time at={each.created_at} />
           </p>
         ) : (
-          <Message key={each.number} event={each} role={roles.get(each.author)} isMine={each.author === me} result={each.type === "tool_use" ? results.get(callId(each)) : undefined} />
+          <Message
+            key={each.number}
+            event={each}
+            role={roles.get(each.author)}
+            isMine={each.author === me}
+            result={each.type === "tool_use" ? results.get(callId(each)) : undefined}
+          />
         ),
       )}
       {sending.map((each) => (
-        <Unsent key={each.id} avatar={<Initial name={me} isAgent={false} />} name={me} message={each} onAgain={() => onAgain(each)} />
+        <Unsent
+          key={each.id}
+          avatar={<Initial name={me} isAgent={false} />}
+          name={me}
+          message={each}
+          onAgain={() => onAgain(each)}
+        />
       ))}
       {busy.map((each) => (
-        <Busy key={each.id} turn={each.id} agent={each.agent} writing={writing.filter((one) => String(one.run) === each.id)} />
+        <Busy
+          key={each.id}
+          turn={each.id}
+          agent={each.agent}
+          writing={writing.filter((one) => String(one.run) === each.id)}
+        />
       ))}
       {asked.map((each) => (
         <Asked key={each.id} id={each.id} keys={asked.length === 1} />
@@ -271,7 +318,11 @@ function Asked({ id, keys }: { id: string; keys: boolean }) {
         </Link>
       </div>
       <div className="stack tight">
-        {question !== null ? <p className="bubble">{question}</p> : <ExactCall tool={row.tool} args={row.shown} className="call" />}
+        {question !== null ? (
+          <p className="bubble">{question}</p>
+        ) : (
+          <ExactCall tool={row.tool} args={row.shown} className="call" />
+        )}
         <Decide row={row} again={again} done={again} keys={keys} />
       </div>
     </article>
@@ -322,7 +373,8 @@ function Foot({ thread, onSend, children }: { thread: Thread; onSend: (text: str
       )}
       {isTired && thread.state === "active" && (
         <p className="bar row" role="status">
-          <Icon name="s-retry" small /> Agents took {thread.agent_turns} turns among themselves. They go on when a person writes.
+          <Icon name="s-retry" small /> Agents took {thread.agent_turns} turns among themselves. They go on when a
+          person writes.
         </p>
       )}
       {thread.can_post ? (
@@ -332,7 +384,11 @@ function Foot({ thread, onSend, children }: { thread: Thread; onSend: (text: str
       ) : (
         <p className="bar row">
           <Icon name="lock" small />
-          {thread.state === "archived" ? "Archived: nothing can be posted." : thread.is_member ? "Your token is for reading." : "You read this thread and are no member of it."}
+          {thread.state === "archived"
+            ? "Archived: nothing can be posted."
+            : thread.is_member
+              ? "Your token is for reading."
+              : "You read this thread and are no member of it."}
           {thread.state === "archived" && thread.can_manage && (
             <button type="button" className="btn small end" onClick={() => change("resume_thread")}>
               Resume

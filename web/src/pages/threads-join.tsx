@@ -16,7 +16,15 @@ const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 export default function Join() {
   useTitle("Join a thread");
   const { thread = "" } = useSearch({ strict: false }) as { thread?: string };
-  if (!ID.test(thread)) return <Absent text="This invitation is incomplete." detail="Copy the whole link: it ends with the ID of the thread." to="/threads" action="Open threads" />;
+  if (!ID.test(thread))
+    return (
+      <Absent
+        text="This invitation is incomplete."
+        detail="Copy the whole link: it ends with the ID of the thread."
+        to="/threads"
+        action="Open threads"
+      />
+    );
   return <Invited id={thread.toLowerCase()} />;
 }
 

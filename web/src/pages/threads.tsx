@@ -4,7 +4,16 @@ import { type FormEvent, useState } from "react";
 
 import { mutate } from "../data/mutate";
 import { useSession } from "../data/session";
-import { listShape, titleOf, type ThreadRow, useBusy, useCandidates, useMembers, useThread, useThreads } from "../data/threads";
+import {
+  listShape,
+  titleOf,
+  type ThreadRow,
+  useBusy,
+  useCandidates,
+  useMembers,
+  useThread,
+  useThreads,
+} from "../data/threads";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { Dialog } from "../parts/confirm";
@@ -37,12 +46,24 @@ export default function Threads() {
   const navigate = useNavigate();
   const id = thread ?? (matchMedia(WIDE).matches ? rows[0]?.id : undefined);
   const at = rows.findIndex((row) => row.id === id);
-  const open = (row: ThreadRow | undefined) => row && void navigate({ to: "/threads/$thread", params: { thread: row.id } as never, search: search as never });
+  const open = (row: ThreadRow | undefined) =>
+    row && void navigate({ to: "/threads/$thread", params: { thread: row.id } as never, search: search as never });
   useTitle("Threads");
-  useKeys({ j: () => open(rows[at + 1]), k: () => open(rows[Math.max(at - 1, 0)]), n: () => (session?.can_post ? setNew(true) : false) });
+  useKeys({
+    j: () => open(rows[at + 1]),
+    k: () => open(rows[Math.max(at - 1, 0)]),
+    n: () => (session?.can_post ? setNew(true) : false),
+  });
   return (
     <div className={`threadcols ${thread ? (search.view === "computer" ? "at-computer" : "at-chat") : "at-list"}`}>
-      <List rows={rows} isLoading={isLoading} isArchived={isArchived} current={id} search={search} onNew={() => setNew(true)} />
+      <List
+        rows={rows}
+        isLoading={isLoading}
+        isArchived={isArchived}
+        current={id}
+        search={search}
+        onNew={() => setNew(true)}
+      />
       {id ? <Shown key={id} id={id} search={search} /> : <None isLoading={isLoading} isEmpty={rows.length === 0} />}
       {isNew && <NewThread onClose={() => setNew(false)} />}
     </div>
@@ -70,7 +91,13 @@ function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps
         <div className="top">
           <Heading>{isArchived ? "Archived threads" : "Threads"}</Heading>
           {canPost && (
-            <button className="btn quiet small icon" type="button" aria-label="New thread" title="New thread (n)" onClick={onNew}>
+            <button
+              className="btn quiet small icon"
+              type="button"
+              aria-label="New thread"
+              title="New thread (n)"
+              onClick={onNew}
+            >
               <Icon name="plus" />
             </button>
           )}
@@ -79,12 +106,23 @@ function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps
       {isLoading ? (
         <Skeleton label="Threads are loading" />
       ) : rows.length === 0 ? (
-        <EmptyBody title={isArchived ? "No archived thread" : "No threads yet"} command={isArchived ? undefined : "walagent talk --agent NAME"}>
+        <EmptyBody
+          title={isArchived ? "No archived thread" : "No threads yet"}
+          command={isArchived ? undefined : "walagent talk --agent NAME"}
+        >
           {isArchived ? "Threads that are archived appear here." : "A thread is a conversation of people and agents."}
         </EmptyBody>
       ) : (
         rows.map((row) => (
-          <Link key={row.id} className="item" to="/threads/$thread" params={{ thread: row.id } as never} search={{ archived: search.archived, tab: search.tab } as never} activeProps={{}} aria-current={row.id === current || undefined}>
+          <Link
+            key={row.id}
+            className="item"
+            to="/threads/$thread"
+            params={{ thread: row.id } as never}
+            search={{ archived: search.archived, tab: search.tab } as never}
+            activeProps={{}}
+            aria-current={row.id === current || undefined}
+          >
             <span className="top">
               <span className={`clip${row.is_mine ? " strong" : ""}`}>{titleOf(row)}</span>
               <span className="muted nowrap">
@@ -95,7 +133,12 @@ function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps
           </Link>
         ))
       )}
-      <Link className="item muted" to="/threads" search={{ archived: isArchived ? undefined : "yes" } as never} activeProps={{}}>
+      <Link
+        className="item muted"
+        to="/threads"
+        search={{ archived: isArchived ? undefined : "yes" } as never}
+        activeProps={{}}
+      >
         {isArchived ? "Open threads" : "Archived threads"}
       </Link>
     </aside>
@@ -116,7 +159,16 @@ function Shown({ id, search }: { id: string; search: ThreadSearch }) {
   if (!thread)
     return (
       <section className="chat none" aria-busy={isLoading || undefined}>
-        {isLoading ? <Skeleton rows={6} label="The thread is loading" /> : <Absent text="This thread does not exist, or you are no member of it." detail="Ask a member for the invitation: its link lets you join." to="/threads" action="Open threads" />}
+        {isLoading ? (
+          <Skeleton rows={6} label="The thread is loading" />
+        ) : (
+          <Absent
+            text="This thread does not exist, or you are no member of it."
+            detail="Ask a member for the invitation: its link lets you join."
+            to="/threads"
+            action="Open threads"
+          />
+        )}
       </section>
     );
   return (
@@ -128,7 +180,11 @@ function Shown({ id, search }: { id: string; search: ThreadSearch }) {
 }
 
 function None({ isLoading, isEmpty }: { isLoading: boolean; isEmpty: boolean }) {
-  return <section className="chat none hide-m">{!isLoading && isEmpty && <p className="muted">Start a thread, or follow an invitation.</p>}</section>;
+  return (
+    <section className="chat none hide-m">
+      {!isLoading && isEmpty && <p className="muted">Start a thread, or follow an invitation.</p>}
+    </section>
+  );
 }
 
 function NewThread({ onClose }: { onClose: () => void }) {
@@ -170,7 +226,13 @@ function NewThread({ onClose }: { onClose: () => void }) {
       <form id="new-thread" className="body stack" onSubmit={create}>
         <label className="field">
           Title
-          <input type="text" maxLength={200} value={title} autoFocus onChange={(event) => setTitle(event.target.value)} />
+          <input
+            type="text"
+            maxLength={200}
+            value={title}
+            autoFocus
+            onChange={(event) => setTitle(event.target.value)}
+          />
         </label>
         <fieldset className="stack tight">
           <legend>Agents</legend>
@@ -179,10 +241,15 @@ function NewThread({ onClose }: { onClose: () => void }) {
               <input
                 type="checkbox"
                 checked={chosen.includes(each.name)}
-                onChange={(event) => setChosen((now) => (event.target.checked ? [...now, each.name] : now.filter((name) => name !== each.name)))}
+                onChange={(event) =>
+                  setChosen((now) =>
+                    event.target.checked ? [...now, each.name] : now.filter((name) => name !== each.name),
+                  )
+                }
               />
               <span>
-                {each.name} {!each.takes_turns && <span className="muted">is not attached to threads: it takes no turns</span>}
+                {each.name}{" "}
+                {!each.takes_turns && <span className="muted">is not attached to threads: it takes no turns</span>}
               </span>
             </label>
           ))}

@@ -28,7 +28,8 @@ export function axis(most: number, dollars = false): { top: number; step: number
   if (most <= 0) return { top: 2, step: 1 };
   const rough = dollars ? most / 2 : Math.max(most / 2, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough && (dollars || Number.isInteger(n))) ?? 10 * power;
+  const step =
+    [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough && (dollars || Number.isInteger(n))) ?? 10 * power;
   return { top: Math.max(step * Math.ceil(most / step), step), step };
 }
 
@@ -63,7 +64,12 @@ function Axes({ top, step, labels, left, width: right, dollars }: AxesProps) {
         </g>
       ))}
       {ticks.map((i, n) => (
-        <text key={i} x={left + 2 + (i / (labels.length - 1)) * (right - left - 4)} y={118} textAnchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}>
+        <text
+          key={i}
+          x={left + 2 + (i / (labels.length - 1)) * (right - left - 4)}
+          y={118}
+          textAnchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}
+        >
           {labels[i]}
         </text>
       ))}
@@ -93,7 +99,16 @@ export function StackedBars({ label, labels, series, width: wide = 640, dollars 
             {series.map((each) => {
               const size = height(each.values[i] ?? 0);
               at -= size;
-              return size > 0 ? <rect key={each.ink} className={`f-${each.ink}`} x={left + 2 + i * width} y={at} width={Math.max(width - 2, 1)} height={size} /> : null;
+              return size > 0 ? (
+                <rect
+                  key={each.ink}
+                  className={`f-${each.ink}`}
+                  x={left + 2 + i * width}
+                  y={at}
+                  width={Math.max(width - 2, 1)}
+                  height={size}
+                />
+              ) : null;
             })}
           </g>
         );

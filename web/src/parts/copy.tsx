@@ -23,7 +23,17 @@ function copyBySelection(text: string): boolean {
   return done;
 }
 
-export function Copy({ text, label = "Copy", className = "copy", icon = "copy" }: { text: string | (() => string); label?: string; className?: string; icon?: IconName }) {
+export function Copy({
+  text,
+  label = "Copy",
+  className = "copy",
+  icon = "copy",
+}: {
+  text: string | (() => string);
+  label?: string;
+  className?: string;
+  icon?: IconName;
+}) {
   const [said, say] = useState<string | null>(null);
   const go = async () => {
     say((await copy(typeof text === "function" ? text() : text)) ? "Copied" : "Not copied");

@@ -44,7 +44,8 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
       toast(said, { state: how === "reject" ? "rejected" : "approved" });
       done();
     } catch (error) {
-      if (error instanceof Refused && error.status === 409) toast(<>Not decided: {error.message}</>, { state: "failed" });
+      if (error instanceof Refused && error.status === 409)
+        toast(<>Not decided: {error.message}</>, { state: "failed" });
       else toastProblem(error);
       again();
     }
@@ -67,7 +68,12 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
       return;
     }
     // As it was written: parsed, a large number would be rounded.
-    void send("edit", "approve_edited", { arguments: edited }, `Approved ${row.tool} of run ${row.run_id} with other arguments.`);
+    void send(
+      "edit",
+      "approve_edited",
+      { arguments: edited },
+      `Approved ${row.tool} of run ${row.run_id} with other arguments.`,
+    );
   };
   const edit = () => setEdited(row.arguments_text);
   const hint = (key: string) => keys && <kbd>{key}</kbd>;
@@ -183,7 +189,13 @@ function Answer({ row, again, done }: Omit<DecideProps, "keys">) {
     >
       <label className="field">
         Answer
-        <textarea rows={3} maxLength={8000} value={text} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => event.key === "Enter" && (event.metaKey || event.ctrlKey) && void send()} />
+        <textarea
+          rows={3}
+          maxLength={8000}
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+          onKeyDown={(event) => event.key === "Enter" && (event.metaKey || event.ctrlKey) && void send()}
+        />
       </label>
       <div className="row">
         <button className="btn primary" type="submit" disabled={isSending || !text.trim()}>
@@ -203,7 +215,11 @@ function MayNot({ row, me }: { row: ApprovalDetail; me: string | undefined }) {
       <div className="stack tight">
         <div className="row">
           <Icon name="lock" />
-          <b className="strong">{isFourEyes ? "You started this run, so another person must decide." : "You may read approvals, not decide them."}</b>
+          <b className="strong">
+            {isFourEyes
+              ? "You started this run, so another person must decide."
+              : "You may read approvals, not decide them."}
+          </b>
         </div>
         {!isFourEyes && (
           <>

@@ -35,7 +35,8 @@ export function parseTokens(text: string, known: readonly Suggestion[]): { token
   for (const word of text.split(/\s+/).filter(Boolean)) {
     const at = word.indexOf(":");
     const name = word.slice(0, at);
-    if (at > 0 && word.length > at + 1 && known.some((each) => each.name === name)) tokens.push({ name, value: word.slice(at + 1) });
+    if (at > 0 && word.length > at + 1 && known.some((each) => each.name === name))
+      tokens.push({ name, value: word.slice(at + 1) });
     else rest.push(word);
   }
   return { tokens, text: rest.join(" ") };
@@ -47,12 +48,25 @@ function joined(old: readonly Token[], added: readonly Token[]): Token[] {
   for (const token of added) {
     const at = found.findIndex((each) => each.name === token.name);
     if (at < 0) found.push(token);
-    else found[at] = { name: token.name, value: [...new Set([...(found[at]?.value.split(",") ?? []), ...token.value.split(",")])].join(",") };
+    else
+      found[at] = {
+        name: token.name,
+        value: [...new Set([...(found[at]?.value.split(",") ?? []), ...token.value.split(",")])].join(","),
+      };
   }
   return found;
 }
 
-export function FilterBar({ label, placeholder, tokens = [], text, suggestions = [], end, className = "", onChange }: FilterBarProps) {
+export function FilterBar({
+  label,
+  placeholder,
+  tokens = [],
+  text,
+  suggestions = [],
+  end,
+  className = "",
+  onChange,
+}: FilterBarProps) {
   const [typed, setTyped] = useState(text);
   const [seen, setSeen] = useState(text);
   const [isOpen, setOpen] = useState(false);
@@ -108,7 +122,16 @@ export function FilterBar({ label, placeholder, tokens = [], text, suggestions =
           <span className={`token${token.invalid ? " invalid" : ""}`} key={token.name} title={token.invalid}>
             <b>{token.name}:</b>
             <span>{token.value.replaceAll(",", ", ")}</span>
-            <button type="button" aria-label={`Remove ${token.name}:${token.value}`} onClick={() => onChange(tokens.filter((each) => each.name !== token.name), text)}>
+            <button
+              type="button"
+              aria-label={`Remove ${token.name}:${token.value}`}
+              onClick={() =>
+                onChange(
+                  tokens.filter((each) => each.name !== token.name),
+                  text,
+                )
+              }
+            >
               ×
             </button>
           </span>
@@ -142,7 +165,12 @@ export function FilterBar({ label, placeholder, tokens = [], text, suggestions =
         {end}
         <kbd>/</kbd>
       </div>
-      <ul className={`pop options${options.length ? "" : " none"}`} role="listbox" id={list} aria-label={`${label}, suggestions`}>
+      <ul
+        className={`pop options${options.length ? "" : " none"}`}
+        role="listbox"
+        id={list}
+        aria-label={`${label}, suggestions`}
+      >
         {options.map((option, i) => (
           <li
             key={option}
@@ -155,7 +183,9 @@ export function FilterBar({ label, placeholder, tokens = [], text, suggestions =
             }}
           >
             <code>{option}</code>
-            <span className="muted">{option.endsWith(":") ? suggestions.find((each) => `${each.name}:` === option)?.hint : ""}</span>
+            <span className="muted">
+              {option.endsWith(":") ? suggestions.find((each) => `${each.name}:` === option)?.hint : ""}
+            </span>
           </li>
         ))}
       </ul>
@@ -173,5 +203,8 @@ function suggest(typed: string, known: readonly Suggestion[]): string[] {
   const before = given.includes(",") ? given.slice(0, given.lastIndexOf(",") + 1) : "";
   const last = given.slice(before.length);
   const values = known.find((each) => each.name === name)?.values ?? [];
-  return values.filter((each) => each.startsWith(last) && each !== last).slice(0, 12).map((each) => `${name}:${before}${each}`);
+  return values
+    .filter((each) => each.startsWith(last) && each !== last)
+    .slice(0, 12)
+    .map((each) => `${name}:${before}${each}`);
 }

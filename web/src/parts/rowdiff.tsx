@@ -27,7 +27,19 @@ export function Cell({ value }: { value: unknown }): ReactNode {
 }
 
 /** One row: plain, or as inserted or deleted. */
-export function RowTable({ row, kind, marked, label, notes = {} }: { row: Cells; kind?: "insert" | "delete"; marked?: readonly string[]; label?: string; notes?: Readonly<Record<string, ReactNode>> }) {
+export function RowTable({
+  row,
+  kind,
+  marked,
+  label,
+  notes = {},
+}: {
+  row: Cells;
+  kind?: "insert" | "delete";
+  marked?: readonly string[];
+  label?: string;
+  notes?: Readonly<Record<string, ReactNode>>;
+}) {
   const sign = kind === "insert" ? "+ " : kind === "delete" ? "− " : "";
   const className = kind === "insert" ? "now" : kind === "delete" ? "was" : undefined;
   return (
@@ -48,7 +60,17 @@ export function RowTable({ row, kind, marked, label, notes = {} }: { row: Cells;
 }
 
 /** Before and after; columns that did not change are left out if *changedOnly*. */
-export function RowDiff({ title, before, after, changedOnly = true }: { title: ReactNode; before: Cells | null; after: Cells | null; changedOnly?: boolean }) {
+export function RowDiff({
+  title,
+  before,
+  after,
+  changedOnly = true,
+}: {
+  title: ReactNode;
+  before: Cells | null;
+  after: Cells | null;
+  changedOnly?: boolean;
+}) {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   const changed = (name: string) => JSON.stringify(before?.[name] ?? null) !== JSON.stringify(after?.[name] ?? null);
   const shown = changedOnly && before && after ? names.filter(changed) : names;
@@ -65,8 +87,12 @@ export function RowDiff({ title, before, after, changedOnly = true }: { title: R
         {shown.map((name) => (
           <tr key={name}>
             <td>{name}</td>
-            <td className={before && changed(name) ? "was" : undefined}>{before && name in before ? <Cell value={before[name]} /> : ""}</td>
-            <td className={after && changed(name) ? "now" : undefined}>{after && name in after ? <Cell value={after[name]} /> : ""}</td>
+            <td className={before && changed(name) ? "was" : undefined}>
+              {before && name in before ? <Cell value={before[name]} /> : ""}
+            </td>
+            <td className={after && changed(name) ? "now" : undefined}>
+              {after && name in after ? <Cell value={after[name]} /> : ""}
+            </td>
           </tr>
         ))}
       </tbody>
