@@ -7,8 +7,7 @@ import { State } from "../src/parts/state";
 import { Time } from "../src/parts/time";
 import { toastProblem } from "../src/parts/toast";
 import { Avatar } from "./avatar";
-import { ingest, type Thread, type ThreadEvent, type User, useRows } from "./data";
-import type { Member } from "./thread";
+import { ingest, type Member, type Thread, type ThreadEvent, type User, useRows } from "./data";
 import { did, happened, isHidden, nameOf } from "./words";
 
 type Users = ReadonlyMap<string, User>;

@@ -1,6 +1,6 @@
 /** What Burn's server says: who is signed in, rows that follow the database, and changes. */
 import { electricCollectionOptions } from "@tanstack/electric-db-collection";
-import { type Collection, createCollection, type NonSingleResult, useLiveQuery } from "@tanstack/react-db";
+import { createCollection, useLiveQuery } from "@tanstack/react-db";
 
 import { useMemo } from "react";
 
@@ -64,6 +64,12 @@ export interface Process {
   next_attempt_at: string | null;
 }
 
+/** A member of the thread that is shown. */
+export interface Member {
+  user: User;
+  membership: Membership;
+}
+
 /** The rows of all views, in one shape: each live shape holds one of the six connections of a browser. */
 interface PageRow {
   view: keyof Views;
@@ -111,7 +117,7 @@ const options = electricCollectionOptions({
     },
   },
 });
-const page = createCollection(options as never) as unknown as Collection<PageRow, string> & NonSingleResult;
+const page = createCollection(options);
 
 /** The row with times that say that they are in UTC. */
 function utc(row: object): object {

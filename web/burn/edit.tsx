@@ -6,9 +6,8 @@ import { Copy } from "../src/parts/copy";
 import { Icon } from "../src/parts/icon";
 import { toastProblem } from "../src/parts/toast";
 import { Avatar } from "./avatar";
-import { ingest, type Thread, type User } from "./data";
+import { ingest, type Member, type Thread, type User } from "./data";
 import { inviteLink } from "./route";
-import type { Member } from "./thread";
 
 const SHOWN = 2_000;
 

@@ -6,16 +6,10 @@ import { Icon } from "../src/parts/icon";
 import { Avatar } from "./avatar";
 import { Chat } from "./chat";
 import { Computer } from "./computer";
-import { type Membership, type Thread, type User, useRows } from "./data";
+import { type Member, type Thread, type User, useRows } from "./data";
 import { Edit } from "./edit";
 import { inviteLink } from "./route";
 import { Sidebar } from "./sidebar";
-
-/** A member of the thread that is shown. */
-export interface Member {
-  user: User;
-  membership: Membership;
-}
 
 interface ThreadPageProps {
   user: User;

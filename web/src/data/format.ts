@@ -126,8 +126,3 @@ export function absolute(iso: string, zone: string): string {
 export function tableName(relation: string): string {
   return relation.replace(/^public\./, "");
 }
-
-/** The page of a table, whose name can have any character. */
-export function tablePath(relation: string): string {
-  return `/tables/${encodeURIComponent(relation)}`;
-}

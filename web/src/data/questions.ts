@@ -129,3 +129,7 @@ export function answerOf(question: Question): Answer {
     cost: question.cost === null ? null : Number(question.cost),
   };
 }
+
+const NUMBERS = new Set([20, 21, 23, 700, 701, 790, 1700]); // types: int8, int2, int4, float4, float8, money, numeric
+/** Whether values of the type with this OID are numbers. */
+export const isNumber = (type: number | undefined): boolean => type !== undefined && NUMBERS.has(type);

@@ -1,6 +1,7 @@
 /** The rows of the page of threads, as `console.NAME` gives them. */
 import { useMemo, useRef } from "react";
 
+import { base } from "./base";
 import { useQueryOnce } from "./queries";
 import type { RunState } from "./runs";
 import { shape, useShape } from "./shapes";
@@ -169,3 +170,6 @@ export function useEvents(thread: string, earlier: readonly ThreadEvent[]) {
 }
 
 export const titleOf = (thread: { title: string }): string => thread.title || "Untitled thread";
+
+/** The address with which who is signed in joins a thread. */
+export const invitation = (thread: string): string => `${location.origin}${base}join?thread=${thread}`;

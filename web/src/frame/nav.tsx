@@ -3,10 +3,11 @@ import { Link, useLocation } from "@tanstack/react-router";
 
 import type { NavCounts } from "../data/counts";
 import { atLeast } from "../data/format";
+import type { Path } from "../parts/address";
 import { Icon, type IconName } from "../parts/icon";
 
 export interface Place {
-  to: string;
+  to: Path;
   name: string;
   icon: IconName;
   /** The key after `g`. */

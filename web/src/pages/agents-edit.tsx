@@ -32,7 +32,7 @@ import { Try } from "./agents-try";
 import { RefusalNotice, RollBack } from "./agents-versions";
 
 export default function AgentsEdit() {
-  const { agent = "" } = useParams({ strict: false }) as { agent?: string };
+  const { agent } = useParams({ from: "/signed-in/agents/$agent/edit" });
   useTitle(`Edit ${agent}`);
   const { rows, error, again } = useQueryOnce<AgentVersion>("agent_versions", { agent });
   const current = rows?.[0];
@@ -56,7 +56,7 @@ interface EditorProps {
 }
 
 function Editor({ agent, versions, current, again }: EditorProps) {
-  const search = useSearch({ strict: false }) as { from?: string; to?: string; view?: string };
+  const search = useSearch({ from: "/signed-in/agents/$agent/edit" });
   const navigate = useNavigate();
   const [draft, setDraft] = useState<Draft>(() => keptDraft(agent)?.draft ?? draftOf(current));
   const [savedAt, setSavedAt] = useState<string | null>(() => keptDraft(agent)?.at ?? null);
@@ -95,7 +95,7 @@ function Editor({ agent, versions, current, again }: EditorProps) {
     setDraft(draftOf(version));
   };
   const show = (next: { from?: string; to?: string; view?: string }) =>
-    void navigate({ to: `/agents/${encodeURIComponent(agent)}/edit`, search: next as never, replace: true });
+    void navigate({ to: "/agents/$agent/edit", params: { agent }, search: next, replace: true });
   const canPublish = mayChange && !isComparing && hasChanges && problems.length === 0 && base === current;
   const publish = async () => {
     try {
@@ -106,7 +106,7 @@ function Editor({ agent, versions, current, again }: EditorProps) {
           Published v{done.result} of <b className="strong">{agent}</b>. The next runs use it.
         </>,
       );
-      await navigate({ to: `/agents/${encodeURIComponent(agent)}` });
+      await navigate({ to: "/agents/$agent", params: { agent } });
     } catch (error) {
       if (error instanceof Refused && error.status === 404)
         toast(`Not published: another version of ${agent} was made meanwhile. Your draft is kept.`, {
@@ -122,7 +122,10 @@ function Editor({ agent, versions, current, again }: EditorProps) {
     <div className="stack">
       <div className="head">
         <p className="crumb">
-          <Link to="/agents">Agents</Link> / <Link to={`/agents/${encodeURIComponent(agent)}`}>{agent}</Link>
+          <Link to="/agents">Agents</Link> /{" "}
+          <Link to="/agents/$agent" params={{ agent }}>
+            {agent}
+          </Link>
         </p>
         <h1>{isComparing ? "Compare versions" : "Edit prompt"}</h1>
         {!isComparing && (

@@ -35,7 +35,6 @@ export function Versions({ agent, version }: { agent: string; version: number | 
   const [isAsking, ask] = useState(false);
   const current = rows?.[0];
   const former = rows?.[1];
-  const to = `/agents/${encodeURIComponent(agent)}/edit`;
   if (!rows || !current) return <p className="muted">{rows ? "not shown to you" : ""}</p>;
   return (
     <>
@@ -56,7 +55,11 @@ export function Versions({ agent, version }: { agent: string; version: number | 
       </table>
       {former && (
         <div className="row wrap">
-          <Link to={to} search={{ from: former.version, to: current.version } as never}>
+          <Link
+            to="/agents/$agent/edit"
+            params={{ agent }}
+            search={{ from: String(former.version), to: String(current.version) }}
+          >
             Compare v{former.version} and v{current.version}
           </Link>
           {current.refusal === null && (

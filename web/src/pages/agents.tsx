@@ -1,5 +1,5 @@
 /** Agents and their attachments: what they did today, and one of them in full. */
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, linkOptions, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
 import type { Refusal } from "../data/agents";
@@ -54,8 +54,8 @@ interface AttachmentRow {
 
 export default function Agents() {
   useTitle("Agents");
-  const { agent } = useParams({ strict: false }) as { agent?: string };
-  const { q = "" } = useSearch({ strict: false }) as { q?: string };
+  const { agent } = useParams({ strict: false });
+  const { q = "" } = useSearch({ strict: false });
   const navigate = useNavigate();
   const mayDevelop = hasRole(useSession()?.roles ?? [], "developer");
   const { rows, error, again } = useQueryOnce<AttachmentRow>("attachments", {}, { every: 5_000 });
@@ -92,8 +92,8 @@ export default function Agents() {
         text={q}
         onChange={(_, next) =>
           void navigate({
-            to: agent ? `/agents/${encodeURIComponent(agent)}` : "/agents",
-            search: { q: next } as never,
+            ...(agent ? linkOptions({ to: "/agents/$agent", params: { agent } }) : linkOptions({ to: "/agents" })),
+            search: { q: next },
             replace: true,
           })
         }
@@ -122,7 +122,7 @@ export default function Agents() {
                 className: "nowrap",
                 cell: (row) => (
                   <>
-                    <Link className="strong" to={`/agents/${encodeURIComponent(row.agent)}`} activeProps={{}}>
+                    <Link className="strong" to="/agents/$agent" params={{ agent: row.agent }} activeProps={{}}>
                       {row.agent}
                     </Link>{" "}
                     {row.version !== null && <span className="muted">v{row.version}</span>}
@@ -147,7 +147,7 @@ export default function Agents() {
                 label: "Done today",
                 className: "num inline",
                 cell: (row) => (
-                  <Link to="/runs" search={{ agent: row.agent, since: "today" } as never}>
+                  <Link to="/runs" search={{ agent: row.agent, since: "today" }}>
                     {number(row.done_today)}
                   </Link>
                 ),
@@ -158,7 +158,7 @@ export default function Agents() {
                 className: "num inline",
                 cell: (row) =>
                   Number(row.failed) ? (
-                    <Link to="/runs" search={{ agent: row.agent, state: "failed,dead" } as never}>
+                    <Link to="/runs" search={{ agent: row.agent, state: "failed,dead" }}>
                       {number(row.failed)}
                     </Link>
                   ) : (
@@ -283,7 +283,7 @@ function Detail({ row, again }: { row: AttachmentRow; again: () => void }) {
                 {isPaused ? "Resume" : "Pause"}
               </button>
             )}
-            <Link className="btn small" to={`/agents/${encodeURIComponent(row.agent)}/edit`}>
+            <Link className="btn small" to="/agents/$agent/edit" params={{ agent: row.agent }}>
               <Icon name="edit" small />
               Edit prompt
             </Link>

@@ -1,5 +1,5 @@
 /** Approvals: the calls that wait at the left, the one that is read at the right, its decision below. */
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useState } from "react";
 
 import { minute, tableName } from "../data/format";
@@ -25,14 +25,14 @@ import { Absent } from "./missing";
 import type { RowSeen } from "./runs-list";
 import { callText } from "./steps";
 
-interface Address {
-  approval?: string;
-  tab?: "mine" | "history";
-}
+const TABS = ["mine", "history"] as const;
+type Tab = (typeof TABS)[number];
 
 export default function Approvals() {
   useTitle("Approvals");
-  const { approval, tab } = useSearch({ strict: false }) as Address;
+  const search = useSearch({ strict: false });
+  const { approval = search.approval } = useParams({ strict: false });
+  const tab = TABS.find((each) => each === search.tab);
   const navigate = useNavigate();
   const live = useApprovals();
   const me = useSession()?.principal;
@@ -43,7 +43,7 @@ export default function Approvals() {
   const at = shown.findIndex((row) => row.id === approval);
   const id = approval ?? (isNarrow() ? undefined : shown[0]?.id);
   const open = (next: ApprovalRow | undefined) =>
-    next && void navigate({ to: "/approvals", search: { tab, approval: next.id } as never, resetScroll: true });
+    next && void navigate({ to: "/approvals", search: { tab, approval: next.id }, resetScroll: true });
   const index = at < 0 ? 0 : at;
   useKeys({
     j: () => open(shown[Math.min(index + 1, shown.length - 1)]),
@@ -99,20 +99,20 @@ export default function Approvals() {
   );
 }
 
-function TabLink({ name, tab, count, isCurrent }: { name: string; tab?: string; count?: number; isCurrent: boolean }) {
+function TabLink({ name, tab, count, isCurrent }: { name: string; tab?: Tab; count?: number; isCurrent: boolean }) {
   return (
-    <Link to="/approvals" search={{ tab } as never} activeProps={{}} aria-current={isCurrent || undefined}>
+    <Link to="/approvals" search={{ tab }} activeProps={{}} aria-current={isCurrent || undefined}>
       {name} {count ? <span className="count">{count}</span> : null}
     </Link>
   );
 }
 
-function Item({ row, tab, isCurrent }: { row: ApprovalRow; tab: string | undefined; isCurrent: boolean }) {
+function Item({ row, tab, isCurrent }: { row: ApprovalRow; tab: Tab | undefined; isCurrent: boolean }) {
   return (
     <Link
       className="item"
       to="/approvals"
-      search={{ tab, approval: row.id } as never}
+      search={{ tab, approval: row.id }}
       activeProps={{}}
       aria-current={isCurrent || undefined}
     >
@@ -142,7 +142,7 @@ interface DetailProps {
   index: number;
   total: number;
   next: ApprovalRow | undefined;
-  tab: string | undefined;
+  tab: Tab | undefined;
   open: (row: ApprovalRow | undefined) => void;
 }
 
@@ -181,14 +181,16 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
     <section aria-label="Call" className="stack approve">
       <div className="head">
         <p className="crumb only-s">
-          <Link to="/approvals" search={{ tab } as never}>
+          <Link to="/approvals" search={{ tab }}>
             Approvals
           </Link>{" "}
           / {index + 1} of {total}
         </p>
         <h2 className="big">
           {row.state === "pending" ? "May" : "The call of"}{" "}
-          <Link to={`/agents/${encodeURIComponent(row.agent ?? "")}`}>{row.agent ?? "the agent"}</Link>
+          <Link to="/agents/$agent" params={{ agent: row.agent ?? "" }}>
+            {row.agent ?? "the agent"}
+          </Link>
           {row.state === "pending" ? " make this call?" : ""}
         </h2>
         {row.state !== "pending" && <State state={row.edited ? "edited" : row.state} />}
@@ -199,7 +201,7 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
           <span className="muted nowrap hide-s">
             <kbd>j</kbd> <kbd>k</kbd> next, previous
           </span>
-          <Link className="btn quiet" to={`/runs/${row.run_id}`}>
+          <Link className="btn quiet" to="/runs/$run" params={{ run: row.run_id }}>
             Run {row.run_id}
           </Link>
         </div>
@@ -402,7 +404,7 @@ function Earlier({ tool, id }: { tool: string; id: string }) {
     <Panel
       title={`Earlier decisions on ${tool}`}
       end={
-        <Link to="/approvals" search={{ tab: "history" } as never}>
+        <Link to="/approvals" search={{ tab: "history" }}>
           History
         </Link>
       }

@@ -1,7 +1,6 @@
 /** Numbers over the text or time of their row, as bars. */
-import type { StepResult } from "../data/questions";
+import { isNumber, type StepResult } from "../data/questions";
 import { Panel } from "../parts/panel";
-import { isNumber } from "./ask";
 
 const MOST = 24; // rows
 const TONES = ["running", "idle", "ok"] as const;

@@ -2,6 +2,7 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, lazy, type RefObject, Suspense, useEffect, useRef, useState } from "react";
 
+import { csv } from "../data/csv";
 import { money, number } from "../data/format";
 import { isMac, isNarrow } from "../data/local";
 import { mutate } from "../data/mutate";
@@ -9,6 +10,7 @@ import { useQueryOnce } from "../data/queries";
 import {
   type Answer,
   answerOf,
+  isNumber,
   type Question,
   type QuestionRow,
   type StepResult,
@@ -38,7 +40,7 @@ const newSession = () => `console-${crypto.randomUUID()}`;
 
 export default function Ask() {
   useTitle("Ask");
-  const { question: opened } = useSearch({ strict: false }) as { question?: string };
+  const { question: opened } = useSearch({ from: "/signed-in/ask" });
   const navigate = useNavigate();
   const [refusal, setRefusal] = useState<Refused | null>(null);
   const [text, setText] = useState("");
@@ -277,7 +279,7 @@ function Earlier({ opened, shown }: { opened: string | undefined; shown: readonl
               <Link
                 className="plain clip"
                 to="/ask"
-                search={{ question: row.id } as never}
+                search={{ question: row.id }}
                 aria-current={row.id === opened || undefined}
               >
                 {row.text} <span className="muted">{row.answer ?? row.reason}</span>
@@ -447,17 +449,26 @@ function Answered({ answer, edit, again, at }: AnsweredProps) {
 }
 
 function Result({ result }: { result: StepResult }) {
-  const csv = () =>
-    [result.columns.map(([name]) => name), ...result.rows]
-      .map((row) => row.map((each) => (each === null ? "" : `"${safe(each).replaceAll('"', '""')}"`)).join(","))
-      .join("\n");
   return (
     <Panel
       title="Result"
       flush
       aside={<span className="muted">{result.rows.length === 1 ? "1 row" : `${number(result.rows.length)} rows`}</span>}
       end={
-        <button type="button" className="copy" onClick={() => download("result.csv", csv(), "text/csv")}>
+        <button
+          type="button"
+          className="copy"
+          onClick={() =>
+            download(
+              "result.csv",
+              csv(
+                result.columns.map(([name]) => name),
+                result.rows,
+              ),
+              "text/csv",
+            )
+          }
+        >
           <Icon name="dl" small />
           CSV
         </button>
@@ -496,12 +507,6 @@ function Result({ result }: { result: StepResult }) {
     </Panel>
   );
 }
-
-/** What a spreadsheet would read as a formula is text. */
-const safe = (text: string) => (/^[=+@\t\r]|^-(?![\d.]+$)/.test(text) ? `'${text}` : text);
-
-const NUMBERS = new Set([20, 21, 23, 700, 701, 790, 1700]); // types: int8, int2, int4, float4, float8, money, numeric
-export const isNumber = (type: number | undefined): boolean => type !== undefined && NUMBERS.has(type);
 
 function Checks({ answer }: { answer: Answer }) {
   const [isSaved, setSaved] = useState(false);

@@ -126,7 +126,7 @@ interface FormProps {
 }
 
 function Form({ tables, options, models, agents }: FormProps) {
-  const wanted = (useSearch({ strict: false }) as { table?: string }).table;
+  const wanted = useSearch({ from: "/signed-in/attach" }).table;
   const navigate = useNavigate();
   const form = useRef<HTMLFormElement>(null);
   const [relation, setRelation] = useState(
@@ -191,7 +191,7 @@ function Form({ tables, options, models, agents }: FormProps) {
           runs.
         </>,
       );
-      await navigate({ to: `/agents/${encodeURIComponent(isNew ? name.trim() : agent)}` });
+      await navigate({ to: "/agents/$agent", params: { agent: isNew ? name.trim() : agent } });
     } catch (error) {
       setSending(false);
       if (!(error instanceof Refused)) throw error;

@@ -2,6 +2,7 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
+import { csv } from "../data/csv";
 import { count, money, number, percent } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useSession } from "../data/session";
@@ -50,7 +51,7 @@ const INKS = ["accent", "retry", "idle"] as const;
 
 export default function Cost() {
   useTitle("Cost");
-  const { days = "14", agent = "" } = useSearch({ strict: false }) as { days?: string; agent?: string };
+  const { days = "14", agent = "" } = useSearch({ from: "/signed-in/cost" });
   const navigate = useNavigate();
   const zone = useSession()?.time_zone;
   const { rows, error, again } = useQueryOnce<CostRow>("cost", { days }, { every: 30_000 });
@@ -66,14 +67,14 @@ export default function Cost() {
               key={each.days}
               type="button"
               aria-pressed={days === each.days}
-              onClick={() => void navigate({ to: "/cost", search: { days: each.days, agent } as never })}
+              onClick={() => void navigate({ to: "/cost", search: { days: each.days, agent } })}
             >
               {each.name}
             </button>
           ))}
         </span>
         {agent && (
-          <Link to="/cost" search={{ days } as never}>
+          <Link to="/cost" search={{ days }}>
             All agents, not only {agent}
           </Link>
         )}
@@ -113,7 +114,7 @@ export default function Cost() {
                   of={(row) => row.agent}
                   period={period}
                   link={(name) => (
-                    <Link to="/runs" search={{ agent: name } as never}>
+                    <Link to="/runs" search={{ agent: name }}>
                       {name}
                     </Link>
                   )}
@@ -396,16 +397,15 @@ function BudgetBar({ row }: { row: BudgetRow }) {
   );
 }
 
+const COLUMNS = ["day", "agent", "model", "tenant", "runs", "tokens", "cached", "cost", "unknown"] as const;
+
 function exportCost(rows: readonly CostRow[]): void {
-  const names = ["day", "agent", "model", "tenant", "runs", "tokens", "cached", "cost", "unknown"] as const;
-  const cell = (value: unknown) => {
-    const text = String(value ?? "");
-    const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
   download(
     "cost.csv",
-    [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\n"),
+    csv(
+      COLUMNS,
+      rows.map((row) => COLUMNS.map((name) => row[name])),
+    ),
     "text/csv",
   );
 }

@@ -25,18 +25,12 @@ const PERIODS = [
   { since: "", name: "all" },
 ] as const;
 
-interface Address {
-  since?: string;
-  q?: string;
-  open?: string;
-}
-
 export default function Failed() {
   useTitle("Failed and dead");
-  const { since = "7 days", q = "", open = "" } = useSearch({ strict: false }) as Address;
+  const { since = "7 days", q = "", open = "" } = useSearch({ from: "/signed-in/failed" });
   const navigate = useNavigate();
-  const go = (change: Address) =>
-    void navigate({ to: "/failed", search: { since, q, open, ...change } as never, replace: true });
+  const go = (change: { since?: string; q?: string; open?: string }) =>
+    void navigate({ to: "/failed", search: { since, q, open, ...change }, replace: true });
   const period = since === "all" ? "" : since;
   const { rows, error, again } = useFailures(period, q);
   const failed = useMemo(() => (rows ?? []).filter((row) => row.state !== "waiting_retry"), [rows]);
@@ -115,7 +109,7 @@ export default function Failed() {
         {waiting > 0 && (
           <>
             Waiting for a retry is not a failure:{" "}
-            <Link to="/runs" search={{ state: "waiting_retry" } as never}>
+            <Link to="/runs" search={{ state: "waiting_retry" }}>
               {number(waiting)} {waiting === 1 ? "run" : "runs"}
             </Link>{" "}
             go on by themselves.{" "}
@@ -219,7 +213,11 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
               title: "Run",
               label: "Run",
               className: "num inline",
-              cell: (run) => <Link to={`/runs/${run.id}`}>{run.id}</Link>,
+              cell: (run) => (
+                <Link to="/runs/$run" params={{ run: run.id }}>
+                  {run.id}
+                </Link>
+              ),
             },
             {
               title: "Row",
@@ -261,7 +259,7 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
           </button>
         )}
         <RetryGroup row={row} again={again} long />
-        <Link className="end" to="/runs" search={filter as never}>
+        <Link className="end" to="/runs" search={filter}>
           Open the {number(row.runs)} {Number(row.runs) === 1 ? "run" : "runs"}
         </Link>
       </div>

@@ -1,5 +1,5 @@
 /** Home: is it healthy, what waits for a person, what failed, what it costs; each number leads to its rows. */
-import { Link } from "@tanstack/react-router";
+import { Link, linkOptions } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { clock, count, duration, bytes, money, number, percent } from "../data/format";
@@ -102,12 +102,15 @@ function Figures({ home }: { home: HomeRow | undefined }) {
   const cost = Number(home?.cost_today ?? 0);
   return (
     <section className="figures" aria-label="Key figures" aria-busy={!home}>
-      <Figure to="/runs" search={{ since: "today" }} label="Runs today" value={home && number(home.runs_today)}>
+      <Figure
+        address={linkOptions({ to: "/runs", search: { since: "today" } })}
+        label="Runs today"
+        value={home && number(home.runs_today)}
+      >
         <Sparkline values={home?.runs_spark ?? []} />
       </Figure>
       <Figure
-        to="/runs"
-        search={{ state: "failed,dead", since: "today" }}
+        address={linkOptions({ to: "/runs", search: { state: "failed,dead", since: "today" } })}
         label="Failed or dead today"
         value={home && number(failed)}
         small={home && failed > 0 && percent(failed, Number(home.runs_today))}
@@ -115,8 +118,7 @@ function Figures({ home }: { home: HomeRow | undefined }) {
         <Sparkline values={home?.failed_spark ?? []} ink="failed" />
       </Figure>
       <Figure
-        to="/runs"
-        search={{ state: "succeeded", since: "1h" }}
+        address={linkOptions({ to: "/runs", search: { state: "succeeded", since: "1h" } })}
         label="Commit to end of run"
         value={home && (home.p50_ms === null ? undefined : duration(home.p50_ms))}
         small={home?.p95_ms != null && `p95 ${duration(home.p95_ms)}`}
@@ -124,8 +126,7 @@ function Figures({ home }: { home: HomeRow | undefined }) {
         <MinuteSpark of={(row) => row.p50_ms} ink="running" />
       </Figure>
       <Figure
-        to="/runs"
-        search={{ state: "pending,running" }}
+        address={linkOptions({ to: "/runs", search: { state: "pending,running" } })}
         label="Pending and running"
         value={home && number(Number(home.pending) + Number(home.running))}
         small={home && `${number(home.running)} running`}
@@ -133,7 +134,7 @@ function Figures({ home }: { home: HomeRow | undefined }) {
         <OpenSpark home={home} />
       </Figure>
       <Figure
-        to="/cost"
+        address={linkOptions({ to: "/cost" })}
         label="Cost today"
         aside={limit !== null && `of ${money(limit)}`}
         value={home && (home.cost_today === null ? "$0.00" : money(home.cost_today))}
@@ -142,7 +143,7 @@ function Figures({ home }: { home: HomeRow | undefined }) {
         {limit ? <Meter part={cost} whole={limit} ink={cost > 0.8 * limit ? "person" : "accent"} /> : undefined}
       </Figure>
       <Figure
-        to="/wal"
+        address={linkOptions({ to: "/wal" })}
         label="Reader lag"
         value={home && (home.lag_seconds === null ? undefined : duration(home.lag_seconds * 1_000))}
         small={home?.lag_bytes && bytes(home.lag_bytes)}
@@ -225,12 +226,17 @@ function About({ row }: { row: WaitRow }) {
   );
   if (row.approval_id)
     return (
-      <Link className="plain clip wrap-s" to="/approvals" search={{ approval: row.approval_id } as never}>
+      <Link className="plain clip wrap-s" to="/approvals" search={{ approval: row.approval_id }}>
         {text}
       </Link>
     );
   return (
-    <Link className="plain clip" to={row.run_id ? `/runs/${row.run_id}` : "/agents"}>
+    <Link
+      className="plain clip"
+      {...(row.run_id
+        ? linkOptions({ to: "/runs/$run", params: { run: row.run_id } })
+        : linkOptions({ to: "/agents" }))}
+    >
       {text}
     </Link>
   );
@@ -257,7 +263,7 @@ function CostToday() {
             {rows.slice(0, 6).map((row) => (
               <tr key={row.agent}>
                 <td className="nowrap">
-                  <Link className="plain" to="/cost" search={{ agent: row.agent } as never}>
+                  <Link className="plain" to="/cost" search={{ agent: row.agent }}>
                     {row.agent}
                   </Link>
                 </td>
@@ -302,7 +308,7 @@ function Failures() {
               label: "Runs",
               className: "num inline",
               cell: (row) => (
-                <Link to="/runs" search={{ state: row.state, reason: row.reason } as never}>
+                <Link to="/runs" search={{ state: row.state, reason: row.reason }}>
                   {count(row.runs)}
                 </Link>
               ),
@@ -379,7 +385,7 @@ function Charts() {
           </span>
         }
       >
-        <Link className="block" to="/runs" search={{ since: "1h" } as never}>
+        <Link className="block" to="/runs" search={{ since: "1h" }}>
           <StackedBars
             label={`Runs finished per minute in the last hour: ${number(ended)}, of which ${number(failed)} failed`}
             labels={labels}
@@ -409,7 +415,7 @@ function Charts() {
           </span>
         }
       >
-        <Link className="block" to="/runs" search={{ since: "1h" } as never}>
+        <Link className="block" to="/runs" search={{ since: "1h" }}>
           <LineChart
             label="Milliseconds from commit to end of run, by minute of the last hour"
             labels={labels}

@@ -3,6 +3,7 @@ import { Link, type ErrorComponentProps, useRouter } from "@tanstack/react-route
 import { useEffect } from "react";
 
 import { Refused } from "../data/request";
+import type { Path } from "../parts/address";
 import { useTitle } from "../frame/title";
 import { Icon, type IconName } from "../parts/icon";
 import { Problem } from "../parts/notice";
@@ -22,7 +23,7 @@ export function Absent({
 }: {
   text: string;
   detail?: string;
-  to: string;
+  to: Path;
   action: string;
   icon?: IconName;
 }) {

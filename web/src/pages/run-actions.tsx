@@ -38,7 +38,7 @@ export function RunActions({ run, quiet = false, keys = false }: { run: RunDetai
         </button>
       )}
       {review && (
-        <Link className="btn primary only-s" to="/approvals" search={{ approval: review.id } as never}>
+        <Link className="btn primary only-s" to="/approvals" search={{ approval: review.id }}>
           Review call
         </Link>
       )}

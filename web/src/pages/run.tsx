@@ -2,7 +2,7 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 
-import { bytes, duration, money, number, tableName, tablePath } from "../data/format";
+import { bytes, duration, money, number, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useReplies } from "../data/replies";
 import {
@@ -35,7 +35,7 @@ import { StepTree } from "./step-tree";
 import { type Call, type Item, items, type Note, type Reply, sqlValue } from "./steps";
 
 export default function RunPage() {
-  const { run: id = "" } = useParams({ strict: false }) as { run?: string };
+  const { run: id } = useParams({ from: "/signed-in/runs/$run" });
   useTitle(`Run ${id}`);
   const { rows, isLoading } = useRun(id);
   const steps = useSteps(id);
@@ -46,7 +46,7 @@ export default function RunPage() {
   const [allOpen, setAllOpen] = useState(0);
   const go = (by: number) => {
     const next = at < 0 ? undefined : lastList.ids[at + by];
-    if (next) void navigate({ to: `/runs/${next}` });
+    if (next) void navigate({ to: "/runs/$run", params: { run: next } });
   };
   useKeys({ "[": () => go(-1), "]": () => go(1), e: () => setAllOpen((n) => n + 1) });
   useOpenHash(shown.length);
@@ -56,7 +56,7 @@ export default function RunPage() {
     <>
       <div className="head">
         <p className="crumb">
-          <Link to="/runs" search={lastList.search as never}>
+          <Link to="/runs" search={lastList.search}>
             Runs
           </Link>
           {lastList.label && ` / ${lastList.label}`}{" "}
@@ -140,7 +140,9 @@ function Facts({ run }: { run: RunDetail }) {
     facts.push([
       "Agent",
       <>
-        <Link to={`/agents/${encodeURIComponent(run.agent)}`}>{run.agent}</Link>{" "}
+        <Link to="/agents/$agent" params={{ agent: run.agent }}>
+          {run.agent}
+        </Link>{" "}
         {run.version !== null && `v${run.version}`}
       </>,
     ]);
@@ -213,8 +215,11 @@ function Ended({ run }: { run: RunDetail }) {
     return (
       <Notice tone="info">
         <p>
-          It waits for <Link to={`/runs/${run.blocked_by}`}>run {run.blocked_by}</Link>, which has the same ordering key{" "}
-          <code>{run.ordering_key}</code>.
+          It waits for{" "}
+          <Link to="/runs/$run" params={{ run: run.blocked_by }}>
+            run {run.blocked_by}
+          </Link>
+          , which has the same ordering key <code>{run.ordering_key}</code>.
         </p>
       </Notice>
     );
@@ -382,7 +387,7 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
               )}
             </p>
             {approval && (
-              <Link className="btn primary" to="/approvals" search={{ approval: approval.id } as never}>
+              <Link className="btn primary" to="/approvals" search={{ approval: approval.id }}>
                 Review call
               </Link>
             )}
@@ -500,7 +505,7 @@ function Chain({ run }: { run: RunDetail }) {
       <ol className="tree">
         {first && !first.cause_run && first.op && (
           <li>
-            <Link to={tablePath(first.relation ?? "")}>
+            <Link to="/tables/$table" params={{ table: first.relation ?? "" }}>
               <Icon name="table" small />
               <span className="clip">{first.op.toUpperCase()} by the application</span>
               <span className="muted">depth 0</span>
@@ -509,7 +514,12 @@ function Chain({ run }: { run: RunDetail }) {
         )}
         {rows.map((row) => (
           <li key={row.id} className="sub">
-            <Link to={`/runs/${row.id}`} activeProps={{}} aria-current={row.id === run.id ? "true" : undefined}>
+            <Link
+              to="/runs/$run"
+              params={{ run: row.id }}
+              activeProps={{}}
+              aria-current={row.id === run.id ? "true" : undefined}
+            >
               <Icon name={row.id === run.id ? "runs" : "step"} small className={row.id === run.id ? "" : "muted"} />
               <span className="clip">
                 run {row.id}, {row.agent ?? "question"}
@@ -612,7 +622,14 @@ function Position({ run }: { run: RunDetail }) {
         )
       ) : null,
     ],
-    ["Thread", run.thread && <Link to={`/threads/${run.thread}`}>open</Link>],
+    [
+      "Thread",
+      run.thread && (
+        <Link to="/threads/$thread" params={{ thread: run.thread }}>
+          open
+        </Link>
+      ),
+    ],
   ];
   return (
     <Panel title="Position" id="pos">

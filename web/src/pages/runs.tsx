@@ -14,6 +14,8 @@ import {
 } from "react";
 
 import { actOnMany, type BulkAction } from "../data/bulk";
+import { csv } from "../data/csv";
+import type { Suggestion, Token } from "../data/filter";
 import { atLeast, money, number } from "../data/format";
 import { isNarrow } from "../data/local";
 import { readQuery, useQueryOnce } from "../data/queries";
@@ -32,7 +34,7 @@ import { removeFilter, type SavedFilter, saveFilter, useSavedFilters } from "../
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { Confirm, Dialog } from "../parts/confirm";
-import { FilterBar, type Suggestion, type Token } from "../parts/filterbar";
+import { FilterBar } from "../parts/filterbar";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
 import { Of, pathOf } from "../parts/of";
@@ -65,21 +67,19 @@ const BUILT_IN: readonly { name: string; filter: RunFilter }[] = [
   { name: "Failed and dead", filter: { state: "failed,dead" } },
 ];
 
-type Address = RunFilter & { panel?: string };
-
 export default function Runs() {
   useTitle("Runs");
-  const search = useSearch({ strict: false }) as Address;
+  const search = useSearch({ from: "/signed-in/runs" });
   const navigate = useNavigate();
   const filter = useMemo(
     () => Object.fromEntries(RUN_FILTERS.flatMap((name) => (search[name] ? [[name, search[name]]] : []))) as RunFilter,
     [JSON.stringify(search)],
   );
-  const setFilter = (next: RunFilter) => void navigate({ to: "/runs", search: next as never });
+  const setFilter = (next: RunFilter) => void navigate({ to: "/runs", search: next });
   const setPanel = (panel: string | undefined) =>
     void navigate({
       to: "/runs",
-      search: { ...filter, panel } as never,
+      search: { ...filter, panel },
       replace: Boolean(search.panel && panel),
       resetScroll: false,
     });
@@ -163,7 +163,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
     setSelected(new Set());
     setAll(false);
   };
-  const openPage = (id: string) => void navigate({ to: `/runs/${id}` });
+  const openPage = (id: string) => void navigate({ to: "/runs/$run", params: { run: id } });
   const open = (id: string) => {
     setCursor(id);
     if (isNarrow()) openPage(id);
@@ -195,7 +195,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
     c: () => bulk.ask("cancel"),
     w: () => {
       const path = ofCursor && pathOf(ofCursor);
-      return path ? void navigate(path as never) : false;
+      return path ? void navigate(path) : false;
     },
     Escape: () => {
       if (panel) setPanel(undefined);
@@ -407,7 +407,7 @@ const Row = memo(function Row({
         <State state={badge(row.state)} />
       </td>
       <td className="num inline">
-        <Link to={`/runs/${row.id}`} tabIndex={-1}>
+        <Link to="/runs/$run" params={{ run: row.id }} tabIndex={-1}>
           {row.id}
         </Link>
       </td>
@@ -675,7 +675,7 @@ function FilterTab({
     <span className="row tab">
       <Link
         to="/runs"
-        search={filter as never}
+        search={filter}
         activeOptions={{ exact: true, includeSearch: true }}
         activeProps={{}}
         aria-current={isCurrent || undefined}
@@ -772,29 +772,28 @@ function SaveFilter({
   );
 }
 
-/** Save the loaded rows as CSV; a text that a spreadsheet would run as a formula is quoted. */
+const COLUMNS = [
+  "id",
+  "state",
+  "agent",
+  "relation",
+  "key",
+  "title",
+  "what",
+  "cost",
+  "tokens",
+  "committed_at",
+  "finished_at",
+] as const;
+
+/** Save the loaded rows as CSV. */
 function exportRows(rows: readonly RunRow[]): void {
-  const names = [
-    "id",
-    "state",
-    "agent",
-    "relation",
-    "key",
-    "title",
-    "what",
-    "cost",
-    "tokens",
-    "committed_at",
-    "finished_at",
-  ] as const;
-  const cell = (value: unknown) => {
-    const text = String(value ?? "");
-    const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
   download(
     "runs.csv",
-    [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\n"),
+    csv(
+      COLUMNS,
+      rows.map((row) => COLUMNS.map((name) => row[name])),
+    ),
     "text/csv",
   );
 }

@@ -21,7 +21,7 @@ export function SignIn() {
   useTitle("Sign in");
   const theme = useTheme();
   const navigate = useNavigate();
-  const { to } = useSearch({ strict: false }) as { to?: string };
+  const { to } = useSearch({ from: "/sign-in" });
   const [token, setToken] = useState("");
   const [isSending, setSending] = useState(false);
   const [problem, setProblem] = useState<{ error: Refused; byCode: boolean } | null>(null);

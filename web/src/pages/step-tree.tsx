@@ -40,13 +40,14 @@ const INKS: Record<string, Ink> = {
 export function StepTree({
   run,
   items,
-  to,
+  isLinked = false,
   bars = true,
   open,
 }: {
   run: RunDetail;
   items: readonly Item[];
-  to?: string;
+  /** Whether a step leads to its place on the page of the run. */
+  isLinked?: boolean;
   bars?: boolean;
   open?: string | undefined;
 }) {
@@ -76,8 +77,8 @@ export function StepTree({
         );
         return (
           <li key={line.id} className={line.sub ? "sub" : undefined}>
-            {to ? (
-              <Link to={to} hash={line.id}>
+            {isLinked ? (
+              <Link to="/runs/$run" params={{ run: run.id }} hash={line.id}>
                 {content}
               </Link>
             ) : (

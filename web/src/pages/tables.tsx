@@ -2,7 +2,7 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { count, tableName, tablePath } from "../data/format";
+import { count, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { Refused, request } from "../data/request";
 import { badge, type RunState } from "../data/runs";
@@ -57,7 +57,7 @@ const LONG = 40;
 
 export default function Tables() {
   useTitle("Tables");
-  const { table } = useParams({ strict: false }) as { table?: string };
+  const { table } = useParams({ strict: false });
   const tables = useQueryOnce<TableRow>("tables", {}, { every: 15_000 });
   const wanted = table && !table.includes(".") ? `public.${table}` : table;
   const relation = wanted ?? tables.rows?.[0]?.relation;
@@ -72,7 +72,8 @@ export default function Tables() {
           <Link
             key={each.relation}
             className="item"
-            to={tablePath(each.relation)}
+            to="/tables/$table"
+            params={{ table: each.relation }}
             activeProps={{}}
             aria-current={each.relation === relation || undefined}
           >
@@ -105,7 +106,7 @@ export default function Tables() {
 }
 
 function Rows({ relation, table }: { relation: string; table: TableRow | undefined }) {
-  const { key = "" } = useSearch({ strict: false }) as { key?: string };
+  const { key = "" } = useSearch({ strict: false });
   const navigate = useNavigate();
   const { rows, error, again } = useQueryOnce<SeenRow>(
     "table_rows",
@@ -121,11 +122,11 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
           <span className="muted">rows as runs saw them last</span>
           <span className="end row">
             {table && (
-              <Link className="btn small" to="/agents" search={{ q: tableName(relation) } as never}>
+              <Link className="btn small" to="/agents" search={{ q: tableName(relation) }}>
                 {table.attachments} {table.attachments === 1 ? "attachment" : "attachments"}
               </Link>
             )}
-            <Link className="btn quiet small" to="/runs" search={{ table: relation } as never}>
+            <Link className="btn quiet small" to="/runs" search={{ table: relation }}>
               All runs
             </Link>
           </span>
@@ -136,7 +137,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
             placeholder="key of a row, such as 13"
             text={key}
             onChange={(_, text) =>
-              void navigate({ to: tablePath(relation), search: { key: text } as never, replace: true })
+              void navigate({ to: "/tables/$table", params: { table: relation }, search: { key: text }, replace: true })
             }
           />
         )}
@@ -212,7 +213,8 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
                           <Link
                             key={run.id}
                             className={`rb st-${tone}`}
-                            to={`/runs/${run.id}`}
+                            to="/runs/$run"
+                            params={{ run: run.id }}
                             aria-label={`Run ${run.id}, ${word}`}
                           >
                             <Icon name={icon} />

@@ -1,8 +1,7 @@
 /** The chat of a thread: events in the order of the database, calls that wait, what agents do now. */
-import { Link } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 
-import { base } from "../data/base";
 import { bytes } from "../data/format";
 import { mutate } from "../data/mutate";
 import { readQuery } from "../data/queries";
@@ -10,7 +9,16 @@ import { useReplies, type Writing } from "../data/replies";
 import { Refused } from "../data/request";
 import { useApproval, useApprovals } from "../data/runs";
 import { hasRole, useSession } from "../data/session";
-import { type Member, type Thread, type ThreadEvent, threadShape, titleOf, useEvents, useTurns } from "../data/threads";
+import {
+  invitation,
+  type Member,
+  type Thread,
+  type ThreadEvent,
+  threadShape,
+  titleOf,
+  useEvents,
+  useTurns,
+} from "../data/threads";
 import { Initial } from "../parts/avatar";
 import { Call, ExactCall } from "../parts/call";
 import { Composer, Log, type Sending, Unsent } from "../parts/chat";
@@ -25,20 +33,16 @@ import { Time } from "../parts/time";
 import { toast, toastProblem } from "../parts/toast";
 import { EditThread } from "./thread-edit";
 import { callId, happened } from "./thread-words";
-import type { ThreadSearch } from "./threads";
 
 const MOST = 32_000; // characters of a message
 const FACES = 6;
 
-export const invitation = (thread: string): string => `${location.origin}${base}join?thread=${thread}`;
-
 interface ChatProps {
   thread: Thread;
   members: readonly Member[];
-  search: ThreadSearch;
 }
 
-export function Chat({ thread, members, search }: ChatProps) {
+export function Chat({ thread, members }: ChatProps) {
   const me = useSession()?.principal ?? "";
   const [earlier, setEarlier] = useState<readonly ThreadEvent[]>([]);
   const { rows: events, isLoading } = useEvents(thread.id, earlier);
@@ -70,7 +74,7 @@ export function Chat({ thread, members, search }: ChatProps) {
   };
   return (
     <section className="chat" aria-label={titleOf(thread)}>
-      <Head thread={thread} members={members} search={search} me={me} />
+      <Head thread={thread} members={members} me={me} />
       {isLoading ? (
         <div className="log">
           <Skeleton rows={5} label="Messages are loading" />
@@ -98,17 +102,13 @@ export function Chat({ thread, members, search }: ChatProps) {
   );
 }
 
-function Head({ thread, members, search, me }: ChatProps & { me: string }) {
+function Head({ thread, members, me }: ChatProps & { me: string }) {
+  const search = useSearch({ strict: false });
   const [isEditing, setEditing] = useState(false);
   const title = (each: Member) => [each.name, each.name === me ? "you" : "", each.role].filter(Boolean).join(", ");
   return (
     <header>
-      <Link
-        className="btn quiet icon only-m"
-        aria-label="Threads"
-        to="/threads"
-        search={{ archived: search.archived } as never}
-      >
+      <Link className="btn quiet icon only-m" aria-label="Threads" to="/threads" search={{ archived: search.archived }}>
         <Icon name="left" />
       </Link>
       <h1 className="clip">{titleOf(thread)}</h1>
@@ -132,8 +132,8 @@ function Head({ thread, members, search, me }: ChatProps & { me: string }) {
         <Link
           className="btn quiet small only-s"
           to="/threads/$thread"
-          params={{ thread: thread.id } as never}
-          search={{ ...search, view: "computer" } as never}
+          params={{ thread: thread.id }}
+          search={{ ...search, view: "computer" }}
         >
           Computer
         </Link>
@@ -218,7 +218,7 @@ function Busy({ turn, agent, writing }: { turn: string; agent: string; writing: 
       <div className="by">
         <b>{agent}</b>
         <State state="running" bare word="is writing" />
-        <Link className="muted" to="/runs/$run" params={{ run: turn } as never}>
+        <Link className="muted" to="/runs/$run" params={{ run: turn }}>
           run {turn}
         </Link>
       </div>
@@ -252,7 +252,7 @@ function Message({ event, role, isMine, result }: MessageProps) {
           <Time at={event.created_at} />
         </span>
         {event.run_id && (
-          <Link className="muted" to="/runs/$run" params={{ run: event.run_id } as never}>
+          <Link className="muted" to="/runs/$run" params={{ run: event.run_id }}>
             run {event.run_id}
           </Link>
         )}
@@ -313,7 +313,7 @@ function Asked({ id, keys }: { id: string; keys: boolean }) {
       <div className="by">
         <b>{row.agent}</b>
         <State state={row.is_question ? "question" : "approval"} long bare />
-        <Link className="muted" to="/approvals" search={{ approval: id } as never}>
+        <Link className="muted" to="/approvals" search={{ approval: id }}>
           approval {id}
         </Link>
       </div>

@@ -1,5 +1,5 @@
 /** The computer of a thread: what its agents know, what the last turn was shown, what they do. */
-import { Link } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
 import { money, number } from "../data/format";
@@ -20,7 +20,6 @@ import { Icon } from "../parts/icon";
 import { Payload } from "../parts/payload";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
-import type { ThreadSearch } from "./threads";
 
 const PARTS = ["all", "memory", "context", "processes"] as const;
 type Part = (typeof PARTS)[number];
@@ -28,10 +27,10 @@ type Part = (typeof PARTS)[number];
 interface ComputerProps {
   thread: Thread;
   members: readonly Member[];
-  search: ThreadSearch;
 }
 
-export function Computer({ thread, members, search }: ComputerProps) {
+export function Computer({ thread, members }: ComputerProps) {
+  const search = useSearch({ strict: false });
   const part: Part = PARTS.find((each) => each === search.tab) ?? "all";
   const facts = useFacts(thread.id);
   const turns = useTurns(thread.id);
@@ -51,8 +50,8 @@ export function Computer({ thread, members, search }: ComputerProps) {
           className="only-s"
           aria-label="Back to the chat"
           to="/threads/$thread"
-          params={{ thread: thread.id } as never}
-          search={{ ...search, view: undefined } as never}
+          params={{ thread: thread.id }}
+          search={{ ...search, view: undefined }}
           activeProps={{}}
         >
           <Icon name="left" small />
@@ -61,8 +60,8 @@ export function Computer({ thread, members, search }: ComputerProps) {
           <Link
             key={each}
             to="/threads/$thread"
-            params={{ thread: thread.id } as never}
-            search={{ ...search, tab: each === "all" ? undefined : each } as never}
+            params={{ thread: thread.id }}
+            search={{ ...search, tab: each === "all" ? undefined : each }}
             activeProps={{}}
             aria-current={part === each || undefined}
           >
@@ -294,7 +293,7 @@ function Processes({ rows: all }: { rows: readonly Process[] }) {
                   <td className="num">
                     {each.turn && (
                       <>
-                        <Link to="/runs/$run" params={{ run: each.turn.id } as never}>
+                        <Link to="/runs/$run" params={{ run: each.turn.id }}>
                           run {each.turn.id}
                         </Link>
                         <p className="muted">

@@ -4,12 +4,11 @@ import { type FormEvent, useState } from "react";
 
 import { mutate } from "../data/mutate";
 import { useSession } from "../data/session";
-import { listShape, type Member, type Thread, threadShape, titleOf, useCandidates } from "../data/threads";
+import { invitation, listShape, type Member, type Thread, threadShape, titleOf, useCandidates } from "../data/threads";
 import { Initial } from "../parts/avatar";
 import { Confirm, Dialog } from "../parts/confirm";
 import { Copy } from "../parts/copy";
 import { toast, toastProblem } from "../parts/toast";
-import { invitation } from "./thread-chat";
 
 interface EditProps {
   thread: Thread;

@@ -15,7 +15,7 @@ const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 export default function Join() {
   useTitle("Join a thread");
-  const { thread = "" } = useSearch({ strict: false }) as { thread?: string };
+  const { thread = "" } = useSearch({ from: "/signed-in/join" });
   if (!ID.test(thread))
     return (
       <Absent
@@ -36,13 +36,13 @@ function Invited({ id }: { id: string }) {
   const navigate = useNavigate();
   const isMember = rows[0]?.is_member ?? false;
   useEffect(() => {
-    if (isMember) void navigate({ to: "/threads/$thread", params: { thread: id } as never, replace: true });
+    if (isMember) void navigate({ to: "/threads/$thread", params: { thread: id }, replace: true });
   }, [isMember, id, navigate]);
   const join = async () => {
     setSending(true);
     try {
       await mutate("join_thread", { thread: id });
-      await navigate({ to: "/threads/$thread", params: { thread: id } as never, replace: true });
+      await navigate({ to: "/threads/$thread", params: { thread: id }, replace: true });
     } catch (error) {
       setProblem(error as Refused);
       setSending(false);

@@ -26,19 +26,11 @@ import { Chat } from "./thread-chat";
 import { Computer } from "./thread-computer";
 import { brief } from "./thread-words";
 
-export interface ThreadSearch {
-  /** Part of the computer. */
-  tab?: string | undefined;
-  /** `computer`: what a small screen shows. */
-  view?: string | undefined;
-  archived?: string | undefined;
-}
-
 const WIDE = "(min-width: 1280px)"; // the list has its column
 
 export default function Threads() {
-  const { thread } = useParams({ strict: false }) as { thread?: string };
-  const search = useSearch({ strict: false }) as ThreadSearch;
+  const { thread } = useParams({ strict: false });
+  const search = useSearch({ strict: false });
   const isArchived = search.archived === "yes";
   const { rows, isLoading } = useThreads(isArchived);
   const session = useSession();
@@ -47,7 +39,7 @@ export default function Threads() {
   const id = thread ?? (matchMedia(WIDE).matches ? rows[0]?.id : undefined);
   const at = rows.findIndex((row) => row.id === id);
   const open = (row: ThreadRow | undefined) =>
-    row && void navigate({ to: "/threads/$thread", params: { thread: row.id } as never, search: search as never });
+    row && void navigate({ to: "/threads/$thread", params: { thread: row.id }, search });
   useTitle("Threads");
   useKeys({
     j: () => open(rows[at + 1]),
@@ -56,15 +48,8 @@ export default function Threads() {
   });
   return (
     <div className={`threadcols ${thread ? (search.view === "computer" ? "at-computer" : "at-chat") : "at-list"}`}>
-      <List
-        rows={rows}
-        isLoading={isLoading}
-        isArchived={isArchived}
-        current={id}
-        search={search}
-        onNew={() => setNew(true)}
-      />
-      {id ? <Shown key={id} id={id} search={search} /> : <None isLoading={isLoading} isEmpty={rows.length === 0} />}
+      <List rows={rows} isLoading={isLoading} isArchived={isArchived} current={id} onNew={() => setNew(true)} />
+      {id ? <Shown key={id} id={id} /> : <None isLoading={isLoading} isEmpty={rows.length === 0} />}
       {isNew && <NewThread onClose={() => setNew(false)} />}
     </div>
   );
@@ -75,11 +60,11 @@ interface ListProps {
   isLoading: boolean;
   isArchived: boolean;
   current: string | undefined;
-  search: ThreadSearch;
   onNew: () => void;
 }
 
-function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps) {
+function List({ rows, isLoading, isArchived, current, onNew }: ListProps) {
+  const search = useSearch({ strict: false });
   const busy = useBusy();
   const canPost = useSession()?.can_post;
   const Heading = current ? "h2" : "h1"; // else the thread's title is the page's
@@ -118,8 +103,8 @@ function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps
             key={row.id}
             className="item"
             to="/threads/$thread"
-            params={{ thread: row.id } as never}
-            search={{ archived: search.archived, tab: search.tab } as never}
+            params={{ thread: row.id }}
+            search={{ archived: search.archived, tab: search.tab }}
             activeProps={{}}
             aria-current={row.id === current || undefined}
           >
@@ -133,12 +118,7 @@ function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps
           </Link>
         ))
       )}
-      <Link
-        className="item muted"
-        to="/threads"
-        search={{ archived: isArchived ? undefined : "yes" } as never}
-        activeProps={{}}
-      >
+      <Link className="item muted" to="/threads" search={{ archived: isArchived ? undefined : "yes" }} activeProps={{}}>
         {isArchived ? "Open threads" : "Archived threads"}
       </Link>
     </aside>
@@ -151,7 +131,7 @@ function said(row: ThreadRow, writing: readonly string[] | undefined): string {
   return brief(row);
 }
 
-function Shown({ id, search }: { id: string; search: ThreadSearch }) {
+function Shown({ id }: { id: string }) {
   const { rows, isLoading } = useThread(id);
   const members = useMembers(id);
   const thread = rows[0];
@@ -173,8 +153,8 @@ function Shown({ id, search }: { id: string; search: ThreadSearch }) {
     );
   return (
     <>
-      <Chat thread={thread} members={members.rows} search={search} />
-      <Computer thread={thread} members={members.rows} search={search} />
+      <Chat thread={thread} members={members.rows} />
+      <Computer thread={thread} members={members.rows} />
     </>
   );
 }
@@ -201,7 +181,7 @@ function NewThread({ onClose }: { onClose: () => void }) {
     try {
       await mutate("open_thread", { title: title.trim(), members: chosen, id }, [listShape()]);
       onClose();
-      await navigate({ to: "/threads/$thread", params: { thread: id } as never });
+      await navigate({ to: "/threads/$thread", params: { thread: id } });
     } catch (error) {
       toastProblem(error);
       setSending(false);

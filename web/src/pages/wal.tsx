@@ -1,7 +1,7 @@
 /** WAL: the slot, how far it is read, what it retains, gaps and workers. */
 import { Link } from "@tanstack/react-router";
 
-import { bytes, clock, duration, number, tableName, tablePath } from "../data/format";
+import { bytes, clock, duration, number, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useHome, useThroughput } from "../data/runs";
 import { useZone } from "../data/zone";
@@ -448,7 +448,7 @@ function Publication() {
                 row.is_own ? (
                   row.relation
                 ) : (
-                  <Link className="plain" to={tablePath(row.relation)}>
+                  <Link className="plain" to="/tables/$table" params={{ table: row.relation }}>
                     {tableName(row.relation)}
                   </Link>
                 ),

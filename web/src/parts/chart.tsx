@@ -1,4 +1,5 @@
 /** Small charts as our own SVG: bars and lines over the same labels. */
+import { axis, path, price } from "../data/axes";
 import { count, money } from "../data/format";
 import { isNarrow } from "../data/local";
 
@@ -22,22 +23,6 @@ interface ChartProps {
 }
 
 const [LEFT, TOP, BOTTOM] = [42, 10, 102];
-
-/** The end of an axis that reads well, and its step: a whole number, except in dollars. */
-export function axis(most: number, dollars = false): { top: number; step: number } {
-  if (most <= 0) return { top: 2, step: 1 };
-  const rough = dollars ? most / 2 : Math.max(most / 2, 1);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step =
-    [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough && (dollars || Number.isInteger(n))) ?? 10 * power;
-  return { top: Math.max(step * Math.ceil(most / step), step), step };
-}
-
-/** $0.005, $0.05, $25: as many digits as the step of the axis needs. */
-function price(value: number, step: number): string {
-  const digits = [0, 2, 3, 4, 5].find((n) => Math.abs(step * 10 ** n - Math.round(step * 10 ** n)) < 1e-6) ?? 6;
-  return `$${value.toFixed(digits)}`;
-}
 
 interface AxesProps {
   top: number;
@@ -129,17 +114,4 @@ export function LineChart({ label, labels, series, width: right = 640 }: ChartPr
       ))}
     </svg>
   );
-}
-
-/** A line that is broken where there is no value; a value alone is a short stroke. */
-function path(values: readonly (number | null)[], x: (i: number) => number, y: (value: number) => number): string {
-  const pieces: string[] = [];
-  values.forEach((value, i) => {
-    if (value === null) return;
-    const before = i > 0 ? values[i - 1] : null;
-    const after = i + 1 < values.length ? values[i + 1] : null;
-    pieces.push(`${before == null ? "M" : "L"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`);
-    if (before == null && after == null) pieces.push("m-5 0h5");
-  });
-  return pieces.join(" ");
 }

@@ -2,19 +2,10 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
-type Ink = "accent" | "ok" | "running" | "person" | "retry" | "failed" | "idle";
+import { line } from "../data/axes";
+import type { Address } from "./address";
 
-/** The path of a line through *values* in a box, past those that are missing; the largest value touches the top. */
-export function line(values: readonly (number | null)[], width: number, height: number, top = 3): string {
-  const most = Math.max(...values.map((value) => value ?? 0), 1e-9);
-  const step = values.length > 1 ? width / (values.length - 1) : 0;
-  const bottom = height - 2;
-  const points = values.flatMap((value, i) =>
-    value === null ? [] : `${(i * step).toFixed(1)} ${(bottom - (value / most) * (bottom - top)).toFixed(1)}`,
-  );
-  if (points.length === 1) return `M${points[0]}h${values.at(-1) === null ? 3 : -3}`; // one value is a stroke
-  return points.map((point, i) => `${i ? "L" : "M"}${point}`).join(" ");
-}
+type Ink = "accent" | "ok" | "running" | "person" | "retry" | "failed" | "idle";
 
 export function Sparkline({
   values,
@@ -94,8 +85,7 @@ export function Meter({
 }
 
 interface FigureProps {
-  to: string;
-  search?: Record<string, unknown>;
+  address: Address;
   label: string;
   aside?: ReactNode;
   value: ReactNode;
@@ -103,9 +93,9 @@ interface FigureProps {
   children?: ReactNode;
 }
 
-export function Figure({ to, search, label, aside, value, small, children }: FigureProps) {
+export function Figure({ address, label, aside, value, small, children }: FigureProps) {
   return (
-    <Link to={to} search={(search ?? {}) as never}>
+    <Link {...address}>
       <span className="label">
         {label}
         {aside && <span className="muted">{aside}</span>}
