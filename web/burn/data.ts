@@ -86,7 +86,7 @@ interface Views {
   processes: Process;
 }
 
-let whenSignedOut = () => {};
+let whenSignedOut: (() => void) | undefined;
 
 export function onSignedOut(then: () => void): void {
   whenSignedOut = then;
@@ -112,7 +112,7 @@ const options = electricCollectionOptions({
     url: `${location.origin}/sync/page`,
     fetchClient: noted,
     onError: async (error: Error) => {
-      if ((error as { status?: number }).status === 401) whenSignedOut();
+      if ((error as { status?: number }).status === 401) whenSignedOut?.();
       return new Promise((again) => setTimeout(() => again({}), 1_000));
     },
   },

@@ -1,5 +1,5 @@
 /** Edit a thread: its name, users, invitation and agents. */
-import { type FormEvent, useState } from "react";
+import { type SubmitEvent, useState } from "react";
 
 import { Confirm, Dialog } from "../src/parts/confirm";
 import { Copy } from "../src/parts/copy";
@@ -118,7 +118,7 @@ export function Edit({ user, thread, members, onClose }: EditProps) {
 function Name({ thread }: { thread: Thread }) {
   const [name, setName] = useState(thread.name);
   const [said, say] = useState("Save");
-  const save = async (event: FormEvent) => {
+  const save = async (event: SubmitEvent) => {
     event.preventDefault();
     try {
       await ingest({

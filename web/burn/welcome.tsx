@@ -1,7 +1,7 @@
 /** Sign-in: a name, and the avatar that GitHub has for it, loaded by this browser. */
-import { type FormEvent, useEffect, useState } from "react";
+import { type SubmitEvent, useEffect, useState } from "react";
 
-import { Refused } from "../src/data/request";
+import { Refused , refused } from "../src/data/request";
 import { Icon } from "../src/parts/icon";
 import { Notice } from "../src/parts/notice";
 import { Avatar } from "./avatar";
@@ -30,7 +30,7 @@ export function Welcome({ onUser }: { onUser: (user: User) => void }) {
     }, PAUSE);
     return () => clearTimeout(waiting);
   }, [name, isName]);
-  const enter = async (event: FormEvent) => {
+  const enter = async (event: SubmitEvent) => {
     event.preventDefault();
     if (!isName) return setProblem(new Refused(400, "A name has 2 to 16 letters, digits, _ or -."));
     setSending(true);
@@ -38,7 +38,7 @@ export function Welcome({ onUser }: { onUser: (user: User) => void }) {
     try {
       onUser(await signIn(name, avatar));
     } catch (error) {
-      setProblem(error as Refused);
+      setProblem(refused(error));
       setSending(false);
     }
   };

@@ -17,10 +17,10 @@ import { SignIn } from "./pages/sign-in";
 
 /** Filters, sort, panel and tab are in the address: the parameters that a page knows, as texts. */
 function texts<const Name extends string>(...names: readonly Name[]) {
-  return (given: Record<string, unknown>): { [name in Name]?: string } =>
-    Object.fromEntries(names.flatMap((name) => (typeof given[name] === "string" ? [[name, given[name]]] : []))) as {
-      [name in Name]?: string;
-    };
+  return (given: Record<string, unknown>): Partial<Record<Name, string>> =>
+    Object.fromEntries(
+      names.flatMap((name) => (typeof given[name] === "string" ? [[name, given[name]]] : [])),
+    ) as Partial<Record<Name, string>>;
 }
 
 const root = createRootRoute({ component: Outlet, notFoundComponent: Missing });

@@ -22,29 +22,29 @@ export async function actOnMany(
   total: number,
   reason = "",
 ): Promise<void> {
-  let stopped = false;
+  const asked = { toStop: false };
   let done = 0;
-  let close = () => {};
+  let close: (() => void) | undefined;
   const show = () => {
-    close();
+    close?.();
     close = toast(
       <>
         {DOING[action]} {number(total)} runs: {number(done)} {DONE[action]}
       </>,
-      { state: "running", stays: true, action: { label: "Stop", run: () => (stopped = true) } },
+      { state: "running", stays: true, action: { label: "Stop", run: () => (asked.toStop = true) } },
     );
   };
   if (total > 100) show();
   try {
     if (isList(runs)) {
-      for (let at = 0; at < runs.length && !stopped; at += 500) {
+      for (let at = 0; at < runs.length && !asked.toStop; at += 500) {
         const { result } = await mutate<Batch>(`${action}_runs`, { runs: runs.slice(at, at + 500), reason });
         done += Number(result.done);
         if (total > 100) show();
       }
     } else {
       let before: string | null = "";
-      while (before !== null && !stopped) {
+      while (before !== null && !asked.toStop) {
         const sent: { result: Batch } = await mutate<Batch>(`${action}_matching`, {
           ...filterParams(runs),
           before,
@@ -55,10 +55,10 @@ export async function actOnMany(
         if (total > 100) show();
       }
     }
-    close();
-    toast(`${number(done)} ${done === 1 ? "run" : "runs"} ${DONE[action]}${stopped ? ", then stopped" : ""}.`);
+    close?.();
+    toast(`${number(done)} ${done === 1 ? "run" : "runs"} ${DONE[action]}${asked.toStop ? ", then stopped" : ""}.`);
   } catch (error) {
-    close();
+    close?.();
     toastProblem(error);
   }
 }

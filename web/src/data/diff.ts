@@ -46,7 +46,7 @@ function marked(words: readonly string[], kept: ReadonlySet<number>): Part[] {
   words.forEach((text, i) => {
     const last = parts.at(-1);
     const isMarked = !kept.has(i);
-    if (last && last.isMarked === isMarked) last.text += text;
+    if (last?.isMarked === isMarked) last.text += text;
     else parts.push({ text, isMarked });
   });
   return parts;

@@ -13,6 +13,13 @@ export class Exact {
   }
 }
 
+/** A value of JSON as text: texts as they are, none as nothing, what has parts as JSON. */
+export function textOf(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  if (value instanceof Exact) return value.text;
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
 
 /** Parse JSON; a number that JavaScript would write in another way is an `Exact`, where the browser shows its source. */

@@ -28,17 +28,19 @@ export function parseTokens(text: string, known: readonly Suggestion[]): { token
   return { tokens, text: rest.join(" ") };
 }
 
+/** The values of a list, each once; a comma at its end is being typed. */
+function listed(value: string): string {
+  return [...new Set(value.split(",").filter(Boolean))].join(",") || value;
+}
+
 /** Add tokens: one of each name, and values of the same name joined. */
 export function joined(old: readonly Token[], added: readonly Token[]): Token[] {
   const found = [...old];
-  for (const token of added) {
-    const at = found.findIndex((each) => each.name === token.name);
-    if (at < 0) found.push(token);
-    else
-      found[at] = {
-        name: token.name,
-        value: [...new Set([...(found[at]?.value.split(",") ?? []), ...token.value.split(",")])].join(","),
-      };
+  for (const { name, value } of added) {
+    const at = found.findIndex((each) => each.name === name);
+    const before = found[at];
+    if (before) found[at] = { name, value: listed(`${before.value},${value}`) };
+    else found.push({ name, value: listed(value) });
   }
   return found;
 }
@@ -54,7 +56,7 @@ export function suggest(typed: string, known: readonly Suggestion[]): string[] {
   const last = given.slice(before.length);
   const values = known.find((each) => each.name === name)?.values ?? [];
   return values
-    .filter((each) => each.startsWith(last) && each !== last)
+    .filter((each) => each.startsWith(last) && each !== last && !before.split(",").includes(each))
     .slice(0, 12)
     .map((each) => `${name}:${before}${each}`);
 }

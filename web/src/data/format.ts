@@ -10,7 +10,7 @@ export function number(value: number | string | null | undefined): string {
 /** A count: 12,408, and 1.2 M from a million on. */
 export function count(value: number | string | null | undefined): string {
   const n = Number(value ?? 0);
-  if (n >= 1e9) return `${(n / 1e9).toFixed(1)} G`;
+  if (n >= 999.95e6) return `${(n / 1e9).toFixed(1)} G`;
   return n >= 1e6 ? `${(n / 1e6).toFixed(1)} M` : number(n);
 }
 
@@ -19,12 +19,14 @@ export function atLeast(value: number | string, isLeast: boolean): string {
   return isLeast ? `${number(value)}+` : number(value);
 }
 
-/** Dollars: four digits up to a cent; a model without a price has none. */
+/** Dollars: four digits below a cent; a model without a price has none. */
 export function money(value: number | string | null | undefined): string {
   if (value === null || value === undefined || value === "") return "no price";
   const n = Number(value);
+  if (n < 0) return `-${money(-n)}`;
+  if (n > 0 && n < 0.00005) return "<$0.0001";
   if (n === 0) return "$0.00";
-  return Math.abs(n) < 0.01
+  return n < 0.01
     ? `$${n.toFixed(4)}`
     : `$${n.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
@@ -33,7 +35,7 @@ export function money(value: number | string | null | undefined): string {
 export function duration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined || Number.isNaN(ms)) return "";
   if (ms < 0.95) return ms <= 0 ? "0 ms" : "<1 ms";
-  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
   const s = ms / 1_000;
   if (s < 59.95) return `${s < 10 ? s.toFixed(1).replace(/\.0$/, "") : Math.round(s)} s`;
   const whole = Math.round(s);

@@ -55,7 +55,10 @@ export function followReplies(
     forget();
   };
   // A hidden page gives back its connection: a browser has six for all pages of a server.
-  const turn = () => (document.hidden ? close() : open());
+  const turn = () => {
+    if (document.hidden) close();
+    else open();
+  };
   document.addEventListener("visibilitychange", turn);
   open();
   return () => {

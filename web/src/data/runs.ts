@@ -73,7 +73,7 @@ export interface RunDetail extends RunRow {
   model: string | null;
   run_as: string | null;
   change: Change | null;
-  merged: Change[];
+  merged: Change[] | null;
   commit_lsn: string | null;
   ordinal: number | null;
   changes: number | null;
@@ -93,7 +93,7 @@ export interface RunDetail extends RunRow {
   working_ms: number | null;
   system_prompt: string | null;
   /** By tool: the columns that its arguments are bound to. */
-  bound: Record<string, Record<string, string>>;
+  bound: Record<string, Record<string, string>> | null;
 }
 
 export interface Change {
@@ -208,7 +208,7 @@ export interface ApprovalDetail extends ApprovalRow {
   /** Every argument as text, bound ones first. */
   shown: ShownArgument[];
   arguments_text: string;
-  types: Record<string, string>;
+  types: Record<string, string> | null;
   content: Record<string, unknown> | null;
   effect: string | null;
   function: string | null;
@@ -227,7 +227,7 @@ export interface FailureRow {
   message: string | null;
   agent: string | null;
   tool: string | null;
-  versions: Record<string, number>;
+  versions: Record<string, number> | null;
   runs: string;
   spark: number[];
   first_at: string;

@@ -1,5 +1,5 @@
 /** The rows of the page of threads, as `console.NAME` gives them. */
-import { useMemo, useRef } from "react";
+import { useMemo, useState } from "react";
 
 import { base } from "./base";
 import { useQueryOnce } from "./queries";
@@ -161,11 +161,11 @@ export const usePrompt = (run: string | undefined) =>
 /** The latest events, and those that were there while the page is open: events never change. */
 export function useEvents(thread: string, earlier: readonly ThreadEvent[]) {
   const live = useShape<ThreadEvent>("thread_events", (row) => row.number, { thread, ...latest });
-  const kept = useRef(new Map<string, ThreadEvent>());
-  const rows = useMemo(() => {
-    for (const each of [...earlier, ...live.rows]) kept.current.set(each.number, each);
-    return [...kept.current.values()].sort((a, b) => Number(a.number) - Number(b.number));
-  }, [earlier, live.rows]);
+  const [rows, keep] = useState<readonly ThreadEvent[]>([]);
+  const known = new Set(rows.map((each) => each.number));
+  const added = new Map([...earlier, ...live.rows].map((each) => [each.number, each]));
+  for (const number of known) added.delete(number);
+  if (added.size) keep([...rows, ...added.values()].sort((a, b) => Number(a.number) - Number(b.number)));
   return { ...live, rows };
 }
 

@@ -118,6 +118,7 @@ export default function Find({ onClose }: { onClose: () => void }) {
       </div>
       <ul className="options" role="listbox" id={list} aria-label="Found">
         {found.map((each, i) => (
+          // eslint-disable-next-line jsx-a11y/click-events-have-key-events -- keys go to the field above
           <li
             key={`${JSON.stringify(each.address)}${each.text}`}
             id={`${list}-${i}`}

@@ -41,6 +41,7 @@ export function Menu({ label, className, button, title, onOpen, children }: Menu
         className="pop menu"
         onToggle={(event) => event.newState === "open" && (place(), onOpen?.())}
       >
+        {/* eslint-disable-next-line react-hooks/refs -- called by a click, not by rendering */}
         {children(() => list.current?.hidePopover())}
       </div>
     </>

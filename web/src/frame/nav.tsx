@@ -42,7 +42,7 @@ const MOST = 10_000; // up to which runs are counted
 
 function shown(place: Place, counts: NavCounts | null): string | null {
   if (!place.count || !counts) return null;
-  const value = Number(counts[place.count] ?? 0);
+  const value = Number(counts[place.count]);
   if (place.count === "approvals" && !value) return null;
   return atLeast(Math.min(value, MOST), value > MOST);
 }

@@ -1,6 +1,6 @@
 /** An agent's prompt, model and limits: edited as a new version, compared, tried, rolled back. */
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 
 import {
   type AgentVersion,
@@ -31,7 +31,7 @@ import { toast, toastProblem } from "../parts/toast";
 import { Try } from "./agents-try";
 import { RefusalNotice, RollBack } from "./agents-versions";
 
-export default function AgentsEdit() {
+export default function AgentsEdit(): ReactNode {
   const { agent } = useParams({ from: "/signed-in/agents/$agent/edit" });
   useTitle(`Edit ${agent}`);
   const { rows, error, again } = useQueryOnce<AgentVersion>("agent_versions", { agent });

@@ -2,8 +2,9 @@
 import { useEffect, useRef, useState } from "react";
 
 import type { AgentVersion, Draft } from "../data/agents";
+import { textOf } from "../data/exact";
 import { duration, money } from "../data/format";
-import { Refused } from "../data/request";
+import { Refused, refused } from "../data/request";
 import {
   type Candidate,
   type Candidates,
@@ -95,7 +96,7 @@ function TryOn({ attachment, pick, base, draft, hasChanges, isBlocked }: TryOnPr
         setFound(next);
         setKeys((held) => (held.length ? held : next.rows.slice(0, FIRST).map((row) => row.key)));
       })
-      .catch((error: Refused) => !aborted.signal.aborted && setProblem(error));
+      .catch((error: unknown) => !aborted.signal.aborted && setProblem(refused(error)));
     return () => aborted.abort();
   }, [attachment, turn]);
   useEffect(() => () => stop.current?.abort(), []);
@@ -124,7 +125,7 @@ function TryOn({ attachment, pick, base, draft, hasChanges, isBlocked }: TryOnPr
         setResults((held) => ({ ...held, [at]: tried }));
       } catch (error) {
         if (aborting.signal.aborted) break;
-        setResults((held) => ({ ...held, [at]: error as Refused }));
+        setResults((held) => ({ ...held, [at]: refused(error) }));
       }
     }
     setTrying(null);
@@ -351,7 +352,7 @@ function TriedRow({ row, table, version, was, is, hasDraft, trying }: TriedRowPr
   );
   const cell = (result: Result | undefined, change: Change | undefined, name: string) => {
     if (!result || result instanceof Refused || !result.run) return <td />;
-    if (change && change.after === null) return <td className="was">− deleted</td>;
+    if (change?.after === null) return <td className="was">− deleted</td>;
     const value = change?.after ? change.after[name] : before[name];
     const isChanged = (value ?? null) !== (before[name] ?? null);
     const differs =
@@ -457,9 +458,7 @@ function Outcome({
             {i > 0 && <span className="arrow">→</span>}
             <code>{callText(call.tool, call.arguments)}</code>
             {call.state === "approval" && <span className="muted"> would ask for approval</span>}
-            {call.state === "failed" && (
-              <span className="muted"> failed: {String(call.result?.content.content ?? "")}</span>
-            )}
+            {call.state === "failed" && <span className="muted"> failed: {textOf(call.result?.content.content)}</span>}
           </span>
         ))}
         {isUnchanged && result.run.state === "succeeded" && !others.length && (

@@ -1,6 +1,6 @@
 /** Agents and their attachments: what they did today, and one of them in full. */
 import { Link, linkOptions, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 
 import type { Refusal } from "../data/agents";
 import { duration, money, number } from "../data/format";
@@ -52,7 +52,7 @@ interface AttachmentRow {
   refusal: Refusal;
 }
 
-export default function Agents() {
+export default function Agents(): ReactNode {
   useTitle("Agents");
   const { agent } = useParams({ strict: false });
   const { q = "" } = useSearch({ strict: false });

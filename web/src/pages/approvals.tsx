@@ -28,7 +28,7 @@ import { callText } from "./steps";
 const TABS = ["mine", "history"] as const;
 type Tab = (typeof TABS)[number];
 
-export default function Approvals() {
+export default function Approvals(): ReactNode {
   useTitle("Approvals");
   const search = useSearch({ strict: false });
   const { approval = search.approval } = useParams({ strict: false });

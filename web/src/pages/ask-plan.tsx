@@ -1,23 +1,21 @@
 /** The plan of an answer: steps as boxes, what each needs as arrows. */
-import dagre from "@dagrejs/dagre";
+import dagre, { type EdgeLabel, type GraphLabel, type Point } from "@dagrejs/dagre";
 
 import { isNarrow } from "../data/local";
 import type { Answer } from "../data/questions";
 
 const [HEIGHT, HEAD] = [42, 7];
 
-interface Point {
-  x: number;
-  y: number;
-}
+/** A box: its size, and from the layout its center. */
+type Box = Point & { width: number; height: number };
 
 export default function Plan({ answer }: { answer: Answer }) {
-  const graph = new dagre.graphlib.Graph();
+  const graph = new dagre.graphlib.Graph<GraphLabel, Box, EdgeLabel>();
   const isDown = isNarrow();
   const width = isDown ? 150 : 168;
   graph.setGraph({ rankdir: isDown ? "TB" : "LR", nodesep: 16, ranksep: 34, marginx: 4, marginy: 4 });
   graph.setDefaultEdgeLabel(() => ({}));
-  for (const step of answer.plan) graph.setNode(step.id, { width, height: HEIGHT });
+  for (const step of answer.plan) graph.setNode(step.id, { x: 0, y: 0, width, height: HEIGHT });
   for (const step of answer.plan) for (const each of step.depends_on) graph.setEdge(each, step.id);
   dagre.layout(graph);
   /** From the side of a box to the side of another, through the points between them. */

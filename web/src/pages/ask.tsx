@@ -1,6 +1,6 @@
 /** Ask: a question, its answer, the plan as a graph, the statements, the rows, a chart. */
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, lazy, type RefObject, Suspense, useEffect, useRef, useState } from "react";
+import { type ReactNode, type SubmitEvent, lazy, type RefObject, Suspense, useEffect, useRef, useState } from "react";
 
 import { csv } from "../data/csv";
 import { money, number } from "../data/format";
@@ -17,7 +17,7 @@ import {
   useProgress,
   useQuestions,
 } from "../data/questions";
-import { Refused, request } from "../data/request";
+import { Refused, request, refused } from "../data/request";
 import { useTitle } from "../frame/title";
 import { Copy } from "../parts/copy";
 import { Icon } from "../parts/icon";
@@ -38,7 +38,7 @@ const FEW = 8; // questions
 
 const newSession = () => `console-${crypto.randomUUID()}`;
 
-export default function Ask() {
+export default function Ask(): ReactNode {
   useTitle("Ask");
   const { question: opened } = useSearch({ from: "/signed-in/ask" });
   const navigate = useNavigate();
@@ -50,7 +50,7 @@ export default function Ask() {
   const [problem, setProblem] = useState<Refused | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
-    request("GET", "v1/ask").catch((error: Refused) => setRefusal(error));
+    request("GET", "v1/ask").catch((error: unknown) => setRefusal(refused(error)));
   }, []);
   const answer = opened ? undefined : answers[0];
   const ask = async (question: string) => {
@@ -64,7 +64,7 @@ export default function Ask() {
       setText("");
     } catch (error) {
       setText(question);
-      setProblem(error as Refused);
+      setProblem(refused(error));
     }
     setAsked(null);
   };
@@ -313,7 +313,7 @@ interface QuestionProps {
 }
 
 function QuestionForm({ field, text, setText, isAsking, isReply, count, onAsk }: QuestionProps) {
-  const submit = (event: FormEvent) => {
+  const submit = (event: SubmitEvent) => {
     event.preventDefault();
     onAsk();
   };

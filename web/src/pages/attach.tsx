@@ -1,6 +1,6 @@
 /** Attach an agent to a table: a new one, or one that exists. */
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, type ReactNode, useRef, useState } from "react";
+import { type SubmitEvent, type ReactNode, useRef, useState } from "react";
 
 import { tableName } from "../data/format";
 import type { Model } from "../data/agents";
@@ -56,7 +56,7 @@ const list = (text: string) =>
     .map((each) => each.trim())
     .filter(Boolean);
 
-export default function Attach() {
+export default function Attach(): ReactNode {
   useTitle("Attach");
   const tables = useQueryOnce<TableRow>("attach_tables");
   const options = useQueryOnce<Options>("attach_options");
@@ -105,15 +105,15 @@ function fieldOf(error: Refused, isNew: boolean): FieldName | "form" {
   const { code = "", message, status } = error;
   if (status === 404) return isNew ? "name" : "agent";
   if (code === "23505" || /^attachment ".*" already exists/.test(message)) return "name";
-  if (code === "WA014" || /^model /.test(message)) return "model";
-  if (code === "WA011") return /approve/.test(message) ? "approve" : /bind/.test(message) ? "bind" : "tools";
-  if (/must be a member of role|^role /.test(message)) return /lacks SELECT/.test(message) ? "columns" : "run_as";
-  if (/^columns:/.test(message)) return "columns";
-  if (/^writes:/.test(message)) return "writes";
-  if (/^bind/.test(message)) return "bind";
+  if (code === "WA014" || message.startsWith("model ")) return "model";
+  if (code === "WA011") return message.includes("approve") ? "approve" : message.includes("bind") ? "bind" : "tools";
+  if (/must be a member of role|^role /.test(message)) return message.includes("lacks SELECT") ? "columns" : "run_as";
+  if (message.startsWith("columns:")) return "columns";
+  if (message.startsWith("writes:")) return "writes";
+  if (message.startsWith("bind")) return "bind";
   if (code === "WA012" || ["42601", "42703", "42702", "42883", "42804", "42725", "22P02"].includes(code))
     return "condition";
-  if (/replica identity/.test(message)) return "ops";
+  if (message.includes("replica identity")) return "ops";
   if (code === "WA013" || code === "42P01") return "table";
   return "form";
 }
@@ -156,7 +156,7 @@ function Form({ tables, options, models, agents }: FormProps) {
     const [first] = Object.keys(found);
     requestAnimationFrame(() => form.current?.querySelector<HTMLElement>(`[data-field="${first}"]`)?.focus());
   };
-  const send = async (event: FormEvent) => {
+  const send = async (event: SubmitEvent) => {
     event.preventDefault();
     const pairs = list(bind).map((each) => each.split("=") as [string, string | undefined]);
     const missing: Errors = {};

@@ -49,7 +49,7 @@ const PERIODS = [
 ] as const;
 const INKS = ["accent", "retry", "idle"] as const;
 
-export default function Cost() {
+export default function Cost(): ReactNode {
   useTitle("Cost");
   const { days = "14", agent = "" } = useSearch({ from: "/signed-in/cost" });
   const navigate = useNavigate();

@@ -1,6 +1,6 @@
 /** Failed and dead runs, grouped by reason. */
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { type ReactNode, useMemo } from "react";
 
 import { actOnMany } from "../data/bulk";
 import { number } from "../data/format";
@@ -25,7 +25,7 @@ const PERIODS = [
   { since: "", name: "all" },
 ] as const;
 
-export default function Failed() {
+export default function Failed(): ReactNode {
   useTitle("Failed and dead");
   const { since = "7 days", q = "", open = "" } = useSearch({ from: "/signed-in/failed" });
   const navigate = useNavigate();

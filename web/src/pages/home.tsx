@@ -1,6 +1,6 @@
 /** Home: is it healthy, what waits for a person, what failed, what it costs; each number leads to its rows. */
 import { Link, linkOptions } from "@tanstack/react-router";
-import { useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 
 import { clock, count, duration, bytes, money, number, percent } from "../data/format";
 import { useQueryOnce } from "../data/queries";
@@ -27,7 +27,7 @@ import { Table } from "../parts/table";
 import { Time } from "../parts/time";
 import { RetryGroup } from "./failed-group";
 
-export default function Home() {
+export default function Home(): ReactNode {
   const session = useSession();
   useTitle("Home");
   const { rows, error, again } = useHome();
@@ -158,12 +158,13 @@ let seen: readonly number[] = [];
 
 /** What this page has seen of the runs that are open: the database keeps no history of them. */
 function OpenSpark({ home }: { home: HomeRow | undefined }) {
-  const [last, setLast] = useState<HomeRow | undefined>();
-  if (home && home !== last) {
-    setLast(home);
+  const [values, show] = useState(seen);
+  useEffect(() => {
+    if (!home) return;
     seen = [...seen, Number(home.pending) + Number(home.running)].slice(-60);
-  }
-  return <Sparkline values={seen} />;
+    show(seen);
+  }, [home]);
+  return <Sparkline values={values} />;
 }
 
 /** A value of each minute of the last hour. */

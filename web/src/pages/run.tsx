@@ -1,6 +1,6 @@
 /** One run: its steps as a tree and in full, the change that caused it, and what it caused. */
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import { useEffect, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useState } from "react";
 
 import { bytes, duration, money, number, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
@@ -34,7 +34,7 @@ import { lastList, type RowSeen } from "./runs-list";
 import { StepTree } from "./step-tree";
 import { type Call, type Item, items, type Note, type Reply, sqlValue } from "./steps";
 
-export default function RunPage() {
+export default function RunPage(): ReactNode {
   const { run: id } = useParams({ from: "/signed-in/runs/$run" });
   useTitle(`Run ${id}`);
   const { rows, isLoading } = useRun(id);
@@ -49,7 +49,7 @@ export default function RunPage() {
     if (next) void navigate({ to: "/runs/$run", params: { run: next } });
   };
   useKeys({ "[": () => go(-1), "]": () => go(1), e: () => setAllOpen((n) => n + 1) });
-  useOpenHash(shown.length);
+  useOpenHash(shown.length > 0);
   if (isLoading) return <Skeleton rows={8} label={`Run ${id} is loading`} />;
   if (!run) return <Absent text={`Run ${id} does not exist, or you may not see it.`} to="/runs" action="Open runs" />;
   return (
@@ -127,10 +127,10 @@ const NOTHING: Partial<Record<RunState, string>> = {
 };
 
 /** Scroll to the step that the address names, once it is there. */
-function useOpenHash(ready: number): void {
+function useOpenHash(isReady: boolean): void {
   useEffect(() => {
-    if (ready && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView({ block: "start" });
-  }, [ready > 0]);
+    if (isReady && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView({ block: "start" });
+  }, [isReady]);
 }
 
 function Facts({ run }: { run: RunDetail }) {

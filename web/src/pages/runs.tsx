@@ -2,6 +2,7 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import {
+  type ReactNode,
   memo,
   type MouseEvent,
   type RefObject,
@@ -19,7 +20,7 @@ import type { Suggestion, Token } from "../data/filter";
 import { atLeast, money, number } from "../data/format";
 import { isNarrow } from "../data/local";
 import { readQuery, useQueryOnce } from "../data/queries";
-import type { Refused } from "../data/request";
+import { type Refused, refused } from "../data/request";
 import {
   badge,
   filterParams,
@@ -67,13 +68,13 @@ const BUILT_IN: readonly { name: string; filter: RunFilter }[] = [
   { name: "Failed and dead", filter: { state: "failed,dead" } },
 ];
 
-export default function Runs() {
+export default function Runs(): ReactNode {
   useTitle("Runs");
   const search = useSearch({ from: "/signed-in/runs" });
   const navigate = useNavigate();
   const filter = useMemo(
     () => Object.fromEntries(RUN_FILTERS.flatMap((name) => (search[name] ? [[name, search[name]]] : []))) as RunFilter,
-    [JSON.stringify(search)],
+    [search],
   );
   const setFilter = (next: RunFilter) => void navigate({ to: "/runs", search: next });
   const setPanel = (panel: string | undefined) =>
@@ -171,7 +172,9 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   };
   // The same functions for each row and render, so that scrolling renders new rows alone.
   const acts = useRef({ toggle, open });
-  acts.current = { toggle, open };
+  useLayoutEffect(() => {
+    acts.current = { toggle, open };
+  });
   const onToggle = useCallback((id: string, isRange: boolean) => acts.current.toggle(id, isRange), []);
   const onOpen = useCallback((id: string) => acts.current.open(id), []);
   const bulk = useBulk(filter, rows ?? [], selected, isAll, Number(counts?.count ?? 0), cursor, clear);
@@ -291,20 +294,22 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
             <tbody ref={body}>
               <Spacer height={(items[0]?.start ?? 0) - virtual.options.scrollMargin} />
               {items.map((item) => {
-                const row = rows[item.index] as RunRow;
+                const row = rows[item.index];
                 return (
-                  <Row
-                    key={row.id}
-                    index={item.index}
-                    measure={virtual.measureElement}
-                    row={row}
-                    isGone={list.gone.has(row.id)}
-                    isCursor={cursor === row.id || panel === row.id}
-                    isFirst={cursor === null && item.index === 0}
-                    isSelected={isAll || selected.has(row.id)}
-                    onToggle={onToggle}
-                    onOpen={onOpen}
-                  />
+                  row && (
+                    <Row
+                      key={row.id}
+                      index={item.index}
+                      measure={virtual.measureElement}
+                      row={row}
+                      isGone={list.gone.has(row.id)}
+                      isCursor={cursor === row.id || panel === row.id}
+                      isFirst={cursor === null && item.index === 0}
+                      isSelected={isAll || selected.has(row.id)}
+                      onToggle={onToggle}
+                      onOpen={onOpen}
+                    />
+                  )
                 );
               })}
               <Spacer height={virtual.getTotalSize() - ((items.at(-1)?.end ?? 0) - virtual.options.scrollMargin)} />
@@ -398,7 +403,7 @@ const Row = memo(function Row({
           type="checkbox"
           aria-label={`Select run ${row.id}`}
           checked={isSelected}
-          onChange={() => {}}
+          readOnly
           onClick={(event) => onToggle(row.id, event.shiftKey)}
           tabIndex={-1}
         />
@@ -463,8 +468,7 @@ function Nothing({
               type="button"
               className="btn small"
               onClick={() => {
-                const { [name]: _, ...rest } = filter;
-                setFilter(rest);
+                setFilter({ ...filter, [name]: undefined });
               }}
             >
               Remove {name === "q" ? `“${filter.q}”` : `${name}:${filter[name]}`}
@@ -501,7 +505,7 @@ function useList(filter: RunFilter) {
         setEnd(found.length < PAGE);
         setError(null);
       } catch (problem) {
-        setError(problem as Refused);
+        setError(refused(problem));
       }
       setLoadingMore(false);
       isBusy.current = false;
@@ -546,6 +550,7 @@ function useList(filter: RunFilter) {
 function useVirtual(count: number, body: RefObject<HTMLElement | null>) {
   const [margin, setMargin] = useState(300);
   const isSmall = isNarrow();
+  // eslint-disable-next-line react-hooks/exhaustive-deps -- measured after each render, until it is what it was
   useLayoutEffect(() => {
     const top = body.current && body.current.getBoundingClientRect().top + scrollY;
     if (top && Math.abs(top - margin) > 2) setMargin(top);
@@ -586,8 +591,9 @@ function Lead({
       ...(values("tenant").length > 1 ? [{ name: "tenant", values: values("tenant"), hint: "tenant" }] : []),
     ];
   }, [options]);
-  const tokens: Token[] = RUN_FILTERS.filter((name) => name !== "q" && filter[name]).map((name) => {
-    const value = filter[name] as string;
+  const tokens: Token[] = RUN_FILTERS.flatMap((name) => {
+    const value = filter[name];
+    if (name === "q" || !value) return [];
     const known = suggestions.find((each) => each.name === name)?.values;
     const unknown =
       !["since", "ended"].includes(name) && options && known?.length

@@ -1,8 +1,8 @@
 /** Sign-in: by the code in the fragment of the link, else by a token. */
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, useEffect, useRef, useState } from "react";
+import { type ReactNode, type SubmitEvent, useEffect, useRef, useState } from "react";
 
-import { Refused } from "../data/request";
+import { Refused, refused } from "../data/request";
 import { signIn } from "../data/session";
 import { applyTheme, nextTheme, useTheme } from "../frame/theme";
 import { useTitle } from "../frame/title";
@@ -17,7 +17,7 @@ function takeCode(): string | null {
   return code;
 }
 
-export function SignIn() {
+export function SignIn(): ReactNode {
   useTitle("Sign in");
   const theme = useTheme();
   const navigate = useNavigate();
@@ -34,7 +34,7 @@ export function SignIn() {
       await signIn(secret);
       await navigate({ href: to?.startsWith("/") && !to.startsWith("//") ? to : "/", replace: true });
     } catch (error) {
-      setProblem({ error: error as Refused, byCode: "code" in secret });
+      setProblem({ error: refused(error), byCode: "code" in secret });
       setSending(false);
     }
   };
@@ -43,7 +43,7 @@ export function SignIn() {
     code.current = takeCode();
     if (code.current) void enter({ code: code.current });
   });
-  const submit = (event: FormEvent) => {
+  const submit = (event: SubmitEvent) => {
     event.preventDefault();
     if (token.trim()) void enter({ token: token.trim() });
   };

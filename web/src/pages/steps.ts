@@ -84,7 +84,7 @@ export function items(steps: readonly Step[], run: RunDetail | undefined): Item[
           seq: result?.seq ?? approval?.seq ?? intent?.seq ?? step.seq,
           id: part.call,
           tool: part.name,
-          arguments: (decision?.content.edited ?? part.arguments) as Record<string, unknown> | null,
+          arguments: decision?.content.edited ?? part.arguments,
           raw: part.raw,
           state: callState(result, approval, decision, intent, run),
           result,
@@ -99,7 +99,7 @@ export function items(steps: readonly Step[], run: RunDetail | undefined): Item[
         no: found.length + 1,
         seq: step.seq,
         step,
-        text: String(step.content.text ?? step.content.reason ?? ""),
+        text: step.content.text ?? step.content.reason ?? "",
       });
   }
   return found;

@@ -1,7 +1,8 @@
 /** Tables with agents: their rows as runs saw them last, each with its runs; and why. */
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 
+import { textOf } from "../data/exact";
 import { count, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { Refused, request } from "../data/request";
@@ -55,7 +56,7 @@ interface SeenRow {
 const COLUMNS = 4;
 const LONG = 40;
 
-export default function Tables() {
+export default function Tables(): ReactNode {
   useTitle("Tables");
   const { table } = useParams({ strict: false });
   const tables = useQueryOnce<TableRow>("tables", {}, { every: 15_000 });
@@ -357,8 +358,7 @@ function Unreadable({ table }: { table: TableRow }) {
 /** The columns that are shown: short values first of all, texts that are not too long. */
 function columnsOf(rows: readonly SeenRow[]): string[] {
   const names = [...new Set(rows.slice(0, 20).flatMap((row) => Object.keys(row.content ?? {})))];
-  const width = (name: string) =>
-    Math.max(...rows.slice(0, 20).map((row) => String(row.content?.[name] ?? "").length), 0);
+  const width = (name: string) => Math.max(...rows.slice(0, 20).map((row) => textOf(row.content?.[name]).length), 0);
   const isTitle = (name: string) => /^(subject|title|name|summary)$/.test(name);
   const score = (name: string) => (isTitle(name) ? -1 : width(name) > LONG ? 1_000 : names.indexOf(name));
   return names

@@ -2,6 +2,7 @@
 import { Link, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 
+import { textOf } from "../data/exact";
 import { bytes } from "../data/format";
 import { mutate } from "../data/mutate";
 import { readQuery } from "../data/queries";
@@ -272,7 +273,7 @@ function Said({ data }: { data: Record<string, unknown> }) {
         </>
       )}
       {to && <span className="muted">to {to} </span>}
-      {String(data.text ?? "")}
+      {textOf(data.text)}
       {data.cut !== undefined && <span className="muted"> … shortened: it has {bytes(Number(data.cut))}</span>}
     </>
   );
@@ -306,7 +307,7 @@ function Asked({ id, keys }: { id: string; keys: boolean }) {
   const { rows, error, again } = useApproval(id);
   const row = rows?.[0];
   if (!row) return error ? <Problem error={error} again={again} /> : null;
-  const question = row.is_question ? String((row.arguments as { question?: unknown }).question ?? "") : null;
+  const question = row.is_question ? textOf(row.arguments.question) : null;
   return (
     <article className="msg asked" aria-label={`Call of ${row.agent ?? "an agent"}`}>
       <Initial name={row.agent ?? "?"} isAgent />

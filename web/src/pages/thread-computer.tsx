@@ -2,6 +2,7 @@
 import { Link, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
+import { textOf } from "../data/exact";
 import { money, number } from "../data/format";
 import { badge, useSteps } from "../data/runs";
 import {
@@ -65,7 +66,7 @@ export function Computer({ thread, members }: ComputerProps) {
             activeProps={{}}
             aria-current={part === each || undefined}
           >
-            {each[0]?.toUpperCase() + each.slice(1)}{" "}
+            {each.charAt(0).toUpperCase() + each.slice(1)}{" "}
             {counts[each] !== null && <span className="count">{counts[each]}</span>}
           </Link>
         ))}
@@ -134,7 +135,7 @@ function pieces(prompt: Prompt): Piece[] {
         continue;
       }
       flush();
-      const kind = String(event.type ?? (event.from ? "message" : "thread"));
+      const kind = textOf(event.type ?? (event.from ? "message" : "thread"));
       const said = event.text ?? event.name ?? event.action ?? event.title ?? "";
       found.push({
         id: `${at} ${found.length}`,

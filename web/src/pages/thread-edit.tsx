@@ -1,6 +1,6 @@
 /** Edit a thread: its title, members, invitation and state. */
 import { useNavigate } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { type SubmitEvent, useState } from "react";
 
 import { mutate } from "../data/mutate";
 import { useSession } from "../data/session";
@@ -124,7 +124,7 @@ export function EditThread({ thread, members, onClose }: EditProps) {
 function Title({ thread }: { thread: Thread }) {
   const [title, setTitle] = useState(thread.title);
   const [isSending, setSending] = useState(false);
-  const save = async (event: FormEvent) => {
+  const save = async (event: SubmitEvent) => {
     event.preventDefault();
     setSending(true);
     try {
@@ -161,7 +161,7 @@ function Add({ thread }: { thread: Thread }) {
   const [name, setName] = useState("");
   const [isSending, setSending] = useState(false);
   const found = rows?.find((each) => each.name === name.trim());
-  const add = async (event: FormEvent) => {
+  const add = async (event: SubmitEvent) => {
     event.preventDefault();
     if (!found) return;
     setSending(true);

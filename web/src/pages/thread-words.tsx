@@ -1,4 +1,5 @@
 /** What an event says, for people. */
+import { textOf } from "../data/exact";
 import type { ThreadEvent, ThreadRow } from "../data/threads";
 
 const ACTIONS: Record<string, string> = {
@@ -46,4 +47,4 @@ export function brief({ type, author, text }: Pick<ThreadRow, "type" | "author" 
 }
 
 export const callId = (event: ThreadEvent): string =>
-  String((event.type === "tool_use" ? event.data.id : event.data.tool_use_id) ?? event.id);
+  textOf((event.type === "tool_use" ? event.data.id : event.data.tool_use_id) ?? event.id);

@@ -1,9 +1,9 @@
 /** Where an invitation leads: join, then the thread. */
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 
 import { mutate } from "../data/mutate";
-import { Refused } from "../data/request";
+import { Refused, refused } from "../data/request";
 import { useSession } from "../data/session";
 import { useThread } from "../data/threads";
 import { useTitle } from "../frame/title";
@@ -13,7 +13,7 @@ import { Absent } from "./missing";
 
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-export default function Join() {
+export default function Join(): ReactNode {
   useTitle("Join a thread");
   const { thread = "" } = useSearch({ from: "/signed-in/join" });
   if (!ID.test(thread))
@@ -44,7 +44,7 @@ function Invited({ id }: { id: string }) {
       await mutate("join_thread", { thread: id });
       await navigate({ to: "/threads/$thread", params: { thread: id }, replace: true });
     } catch (error) {
-      setProblem(error as Refused);
+      setProblem(refused(error));
       setSending(false);
     }
   };

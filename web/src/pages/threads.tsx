@@ -1,6 +1,6 @@
 /** Threads: the list at the left, the chat, the computer beside it. */
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { type ReactNode, type SubmitEvent, useState } from "react";
 
 import { mutate } from "../data/mutate";
 import { useSession } from "../data/session";
@@ -28,7 +28,7 @@ import { brief } from "./thread-words";
 
 const WIDE = "(min-width: 1280px)"; // the list has its column
 
-export default function Threads() {
+export default function Threads(): ReactNode {
   const { thread } = useParams({ strict: false });
   const search = useSearch({ strict: false });
   const isArchived = search.archived === "yes";
@@ -174,7 +174,7 @@ function NewThread({ onClose }: { onClose: () => void }) {
   const [isSending, setSending] = useState(false);
   const navigate = useNavigate();
   const agents = (rows ?? []).filter((each) => each.kind === "agent");
-  const create = async (event: FormEvent) => {
+  const create = async (event: SubmitEvent) => {
     event.preventDefault();
     setSending(true);
     const id = crypto.randomUUID();

@@ -1,4 +1,5 @@
 /** WAL: the slot, how far it is read, what it retains, gaps and workers. */
+import type { ReactNode } from "react";
 import { Link } from "@tanstack/react-router";
 
 import { bytes, clock, duration, number, tableName } from "../data/format";
@@ -80,7 +81,7 @@ interface WorkerRow {
   running: number;
 }
 
-export default function Wal() {
+export default function Wal(): ReactNode {
   useTitle("WAL");
   const { rows, error, again } = useQueryOnce<WalRow>("wal", {}, { every: 3_000 });
   const home = useHome().rows?.[0];

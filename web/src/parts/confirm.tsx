@@ -18,6 +18,7 @@ export function Dialog({ title, children, foot, onClose, className = "" }: Dialo
     return () => shown?.close();
   }, []);
   return (
+    // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-noninteractive-element-interactions -- a click beside it; Escape is a cancel event
     <dialog
       ref={dialog}
       className={`panel pop ${className}`}

@@ -18,6 +18,7 @@ function copyBySelection(text: string): boolean {
   area.className = "vh";
   document.body.append(area);
   area.select();
+  // eslint-disable-next-line @typescript-eslint/no-deprecated -- nothing else copies without the clipboard API
   const done = document.execCommand("copy");
   area.remove();
   return done;

@@ -1,5 +1,5 @@
 /** The decision about a call: approve, edit, reject with a reason; or the answer to a question. */
-import { type FormEvent, useRef, useState } from "react";
+import { type SubmitEvent, useRef, useState } from "react";
 
 import { useAway } from "../frame/connection";
 import { mutate } from "../data/mutate";
@@ -32,9 +32,9 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
   const [isMissing, setMissing] = useState(false);
   const [edited, setEdited] = useState<string | null>(null);
   const [sending, setSending] = useState<Sending>(null);
-  const since = useRef(Date.now());
+  const [since] = useState(Date.now);
   const field = useRef<HTMLInputElement>(null);
-  const wasRead = () => Date.now() - since.current >= READ && document.visibilityState === "visible";
+  const wasRead = () => Date.now() - since >= READ && document.visibilityState === "visible";
 
   const send = async (how: Exclude<Sending, null>, name: string, args: object, said: string) => {
     if (sending) return;
@@ -86,7 +86,7 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
   const isHeld = useAway() || sending !== null;
   if (!row.can_decide) return <MayNot row={row} me={me} />;
   if (row.is_question) return <Answer row={row} again={again} done={done} />;
-  const submit = (event: FormEvent) => event.preventDefault(); // Enter decides nothing
+  const submit = (event: SubmitEvent) => event.preventDefault(); // Enter decides nothing
   return (
     <form className="decide" aria-label="Decision" onSubmit={submit}>
       {edited !== null && (

@@ -1,7 +1,7 @@
 /** Rows, and what changed in them: with + and −, never by color alone. */
 import type { ReactNode } from "react";
 
-import { Exact } from "../data/exact";
+import { textOf } from "../data/exact";
 
 export type Cells = Readonly<Record<string, unknown>>;
 
@@ -20,10 +20,8 @@ export function Blank() {
 export function Cell({ value }: { value: unknown }): ReactNode {
   if (value === null || value === undefined) return <span className="null">NULL</span>;
   if (value === "") return <Blank />;
-  if (value instanceof Exact) return value.text;
   if (value === UNCHANGED) return <span className="null">unchanged</span>;
-  if (typeof value === "object") return JSON.stringify(value);
-  return String(value);
+  return textOf(value);
 }
 
 /** One row: plain, or as inserted or deleted. */
