@@ -1,7 +1,7 @@
 /** Sign-in: a name, and the avatar that GitHub has for it, loaded by this browser. */
 import { type SubmitEvent, useEffect, useState } from "react";
 
-import { Refused , refused } from "../src/data/request";
+import { Refused, refused } from "../src/data/request";
 import { Icon } from "../src/parts/icon";
 import { Notice } from "../src/parts/notice";
 import { Avatar } from "./avatar";
