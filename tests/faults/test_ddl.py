@@ -553,7 +553,7 @@ async def test_a_file_adopts_no_new_table_either(
         conn, "select paused and relation = 'ticket'::regclass from agent.attachment"
     )
     assert "was dropped; the table with its name is a new one" in await value(conn, REASON, "desk")
-    user.types("resume", "desk").worked()
+    user.types("agents", "resume", "desk").worked()
     user.types("apply").worked()
     assert not await value(conn, PAUSED, "desk")
 

@@ -273,8 +273,8 @@ class Sync(Part):
     """Bytes of the rows and changes of all shapes of a process; beyond, those that nobody asks for
     end, and new ones are refused."""
     max_retained: Bytes = 1 << 30
-    """WAL that the temporary slot of `walagent sync` retains at most; beyond, it is dropped, and
-    clients fetch again."""
+    """WAL that the temporary slot of `walagent serve sync` retains at most; beyond, it is dropped,
+    and clients fetch again."""
 
     @model_validator(mode="after")
     def _has_a_secret(self) -> "Sync":

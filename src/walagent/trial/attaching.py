@@ -69,7 +69,7 @@ async def _ensure_schema(conn: Connection) -> None:
     """Create walagent's schema in the transaction, if there is none."""
     plan = await plan_migrations(conn)
     if plan and not is_new(plan):
-        raise PreconditionError("the schema is out of date", hint="Run walagent migrate.")
+        raise PreconditionError("the schema is out of date", hint="Run walagent database migrate.")
     if plan:
         await migrate(conn)
 

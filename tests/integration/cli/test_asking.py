@@ -1,4 +1,4 @@
-"""`walagent setup`, `index`, `ask`: PG Agent's examples, each form of output, and bad input."""
+"""`walagent database setup` and `ask`: PG Agent's examples, forms of output, and bad input."""
 
 import asyncio
 import csv
@@ -70,9 +70,9 @@ async def test_the_examples_of_pg_agent_work(shop: str, tmp_path: Path) -> None:
 
         def works() -> None:
             can_read = f"role {ANALYST} can read"
-            assert can_read in types("setup")
-            assert can_read not in types("setup"), "the role exists and is not changed"
-            assert "1 tables, 2 columns" in types("index")
+            assert can_read in types("database", "setup")
+            assert can_read not in types("database", "setup"), "the role exists and is not changed"
+            assert "1 tables, 2 columns" in types("knowledge", "index")
             model(shop, str(fake.spec("openai").base_url))
             assert SAYS in types("ask", QUESTION)
             said = types("ask", "--index", QUESTION, "--pattern", "SEQUENTIAL", "-v")
@@ -92,11 +92,11 @@ def test_whoever_only_asks_needs_no_slot(shop: str, tmp_path: Path) -> None:
     with closing(socket.socket()) as nobody:
         nobody.bind(("127.0.0.1", 0))
         elsewhere = f"host=127.0.0.1 port={nobody.getsockname()[1]} dbname=x"
-        ended = user.types("setup", "--replication-dsn", elsewhere)
+        ended = user.types("database", "setup", "--replication-dsn", elsewhere)
     assert ended.code == 1
     assert f"role {ANALYST} can read" in ended.err
-    assert "1 tables, 2 columns" in user.types("index").worked().err
-    assert "walagent run" not in user.types("setup", "--no-slot").worked().err
+    assert "1 tables, 2 columns" in user.types("knowledge", "index").worked().err
+    assert "walagent run" not in user.types("database", "setup", "--no-slot").worked().err
     with psycopg.connect(shop) as conn:
         slots = "select count(*) from pg_replication_slots where database = current_database()"
         assert conn.execute(slots).fetchone() == (0,)
@@ -404,6 +404,6 @@ async def test_the_index_needs_no_model(conn: AsyncConnection, dsn: str, tmp_pat
     """It can be made before anybody has a key."""
     async with shell(conn, dsn, tmp_path, []) as on:
         await run_all(conn, "delete from agent.model")
-        found = (await on.types("index", "--json")).worked().json
+        found = (await on.types("knowledge", "index", "--json")).worked().json
         assert found["tables"] > 5
         assert set(found) == {"tables", "columns", "sampled", "changed"}

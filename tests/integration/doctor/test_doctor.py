@@ -202,7 +202,7 @@ def test_the_way_from_nothing_to_ready(user: User) -> None:
     user.types("apply").worked()
     assert problems(user) == []
     said = user.types("doctor").worked()
-    assert "ok  the schema is up to date" in said.out
+    assert "ok  schema: the schema is up to date" in said.out
     assert re.search(r"prefix of about \d+ tokens, caching by gpt-4o starts at 1,024", said.out)
     assert "no problems" in said.err
 
@@ -227,7 +227,7 @@ def test_a_table_that_lost_its_identity_is_a_problem(user: User, empty: str) -> 
         conn.execute("alter table support_tickets drop constraint support_tickets_pkey")
         (key, found) = problems(user)
         assert "has no replica identity" in key["text"]
-        assert key["fix"].startswith("walagent resume support --")
+        assert key["fix"].startswith("walagent agents resume support --")
         assert "has no replica identity" in found["text"]
         conn.execute(found["fix"].encode())
         (key,) = problems(user)
@@ -318,10 +318,10 @@ def test_a_lost_slot_is_a_problem_that_init_mends(user: User, empty: str) -> Non
         conn.execute("select pg_drop_replication_slot('walagent')")
     (found,) = problems(user)
     assert 'slot "walagent" does not exist' in found["text"]
-    assert "walagent resync" in found["fix"]
+    assert "walagent wal resync" in found["fix"]
     user.types("init", "--new-slot").worked()
     assert problems(user) == []
-    (gap,) = user.types("gaps", "--all", "--json").worked().json
+    (gap,) = user.types("wal", "gaps", "--all", "--json").worked().json
     assert gap["resolution"].startswith("a new slot starts at ")
 
 

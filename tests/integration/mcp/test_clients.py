@@ -492,7 +492,7 @@ async def test_a_wrong_token_opens_nothing(tmp_path: Path) -> None:
 async def test_a_server_that_comes_later_is_registered_then(
     conn: AsyncConnection, tmp_path: Path
 ) -> None:
-    """The daemon waits for none of them; what `walagent mcp-tools` lists says how each stands."""
+    """The daemon waits for none of them; `walagent agents tools mcp` says how each stands."""
     port, log = _free_port(), tmp_path / "log"
     settings = over_http(port, "DESK_TOKEN", nothing=None)
     done = asyncio.Event()

@@ -722,7 +722,7 @@ async def test_a_viewer_sees_what_is_left(conn: AsyncConnection) -> None:
 
 
 async def test_counters_that_do_not_add_up_are_found(conn: AsyncConnection) -> None:
-    """By `walagent check`."""
+    """By `walagent wal check`."""
     (run,) = await held(conn)
     await make_budget(conn)
     await reserve(conn, run, 0.5)
@@ -902,18 +902,22 @@ def test_whoever_attaches_is_told_that_a_budget_refuses_it(user: User, db: Conne
     """On stderr, with what helps."""
     db.execute("insert into agent.budget (name, max_cost) values ('all', 1)")
     db.execute("update agent.model set input_price = null where name = 'gpt-4o'")
-    said = user.types("attach", "support_tickets", "model=gpt-4o, tools=[refund_user]").worked().err
+    said = (
+        user.types("agents", "attach", "support_tickets", "model=gpt-4o, tools=[refund_user]")
+        .worked()
+        .err
+    )
     assert 'warning: model "gpt-4o" has no price' in said
     assert "hint: Set input_price and output_price of the model" in said
 
 
 def test_the_list_says_what_is_left(user: User, db: Connection) -> None:
     """For people only what there is, for programs all."""
-    assert "no budgets" in user.types("budgets").worked().err
+    assert "no budgets" in user.types("agents", "budgets").worked().err
     user.writes(AGENTS + BUDGETS)
     user.types("apply").worked()
     db.execute("update agent_internal.budget_use set spent_cost = 150, reserved_cost = 2.5")
-    everything, tickets = user.types("budgets", "--json").worked().json
+    everything, tickets = user.types("agents", "budgets", "--json").worked().json
     assert (everything["spent_cost"], everything["reserved_cost"]) == (150, 2.5)
     assert (tickets["agent"], tickets["model"], tickets["max_tokens"]) == (
         "support",
@@ -921,7 +925,7 @@ def test_the_list_says_what_is_left(user: User, db: Connection) -> None:
         5000,
     )
     assert everything["resets_at"] > "2026"
-    head, first, _ = user.types("budgets").worked().out.splitlines()
+    head, first, _ = user.types("agents", "budgets").worked().out.splitlines()
     assert head.split() == [
         "name", "agent", "model", "period", "max_cost", "spent_cost", "reserved_cost", "max_tokens",
         "spent_tokens", "reserved_tokens", "on_exceeded", "waiting", "resets_at",

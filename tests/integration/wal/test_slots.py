@@ -138,7 +138,7 @@ async def test_a_missing_slot_is_a_gap(conn: AsyncConnection, name: str) -> None
     """With what to do."""
     with pytest.raises(GapError, match=name) as caught:
         await check_slot(conn, name, plugin="pgoutput")
-    assert "walagent resync" in caught.value.hint
+    assert "walagent wal resync" in caught.value.hint
 
 
 async def test_a_slot_ahead_of_the_ledger_is_a_gap(

@@ -246,7 +246,7 @@ async def test_a_slot_that_is_gone_is_a_gap(dsn: str) -> None:
     with pytest.raises(GapError, match="does not exist") as caught:
         async with open_stream(dsn, StreamOptions("never_made", publications=("pub",))):
             pass
-    assert "walagent resync" in caught.value.hint
+    assert "walagent wal resync" in caught.value.hint
 
 
 async def test_a_login_without_replication_is_told_so(conn: AsyncConnection, dsn: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from walagent.cli.chat_line import WORDS, Line, help_lines, read_line
+from walagent.cli.questions.chat_line import WORDS, Line, help_lines, read_line
 
 
 @pytest.mark.parametrize(
