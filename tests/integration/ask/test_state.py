@@ -55,7 +55,7 @@ def turns(*answers: str) -> SessionHistory:
     )
 
 
-def test_turns_are_told_for_as_long_as_they_fit() -> None:
+def test_turns_are_shown_for_as_long_as_they_fit() -> None:
     """Then half of the room is kept for those to come, and the rest must be summed up."""
     four = turns(*["x" * 90] * 4)
     each = size(four.turns[0])
@@ -67,7 +67,7 @@ def test_turns_are_told_for_as_long_as_they_fit() -> None:
     assert told[2].parts == (Text("question 3"),)
 
 
-def test_a_turn_is_told_without_its_rows() -> None:
+def test_a_turn_is_shown_without_its_rows() -> None:
     """Long answers are cut; of results it is said how large they are and where they are kept."""
     result = {"id": "7.a", "rows": 1000, "columns": ["country", "n"]}
     turn = Turn(1, "How many?", {"answer": "x" * 9000, "sql": ["select 1"], "results": [result]})

@@ -86,7 +86,7 @@ async def test_the_examples_of_pg_agent_work(shop: str, tmp_path: Path) -> None:
         await asyncio.to_thread(works)
 
 
-def test_whoever_only_asks_needs_no_slot(shop: str, tmp_path: Path) -> None:
+def test_asking_alone_needs_no_slot(shop: str, tmp_path: Path) -> None:
     """None is made that nobody would read; and where none can be had, the role is there."""
     user = User(tmp_path, shop, {})
     with closing(socket.socket()) as nobody:
@@ -102,7 +102,7 @@ def test_whoever_only_asks_needs_no_slot(shop: str, tmp_path: Path) -> None:
         assert conn.execute(slots).fetchone() == (0,)
 
 
-async def test_who_may_make_no_roles_is_told_what_an_administrator_types(
+async def test_a_login_without_createrole_is_shown_what_an_administrator_types(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """And nothing is made."""
@@ -269,7 +269,7 @@ def test_what_cannot_be_typed_is_named(typed: tuple[str, ...], says: str) -> Non
         ("", "the question is empty"),
         ("x" * 1_000_000, "longer than 20,000 characters"),
         ("x" * 30_000, "the question has 30,000 characters; 20,000 are allowed"),
-        ("a\0b", "the question is no text"),
+        ("a\0b", "the question has bytes"),
     ],
 )
 def test_what_is_no_question_is_named(question: str, says: str) -> None:
@@ -328,9 +328,7 @@ async def test_a_session_that_cannot_be_gone_on_with_is_named(
 
 
 @pytest.mark.slow
-async def test_without_a_key_a_person_is_told_which(
-    conn: AsyncConnection, dsn: str, tmp_path: Path
-) -> None:
+async def test_a_missing_key_is_named(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
     """With exit code 3; a wrong key likewise, and the question waits for its session."""
     async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
         ended = await _types(on, key="")

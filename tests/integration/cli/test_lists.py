@@ -305,7 +305,7 @@ def test_agents_without_attachments_are_listed_on_request(user: User, db: Connec
     assert [row["agent"] for row in listed] == ["desk", "spare"]
 
 
-def test_a_role_without_create_is_told_the_grant(server: str, tmp_path: Path) -> None:
+def test_a_role_without_create_is_shown_the_grant(server: str, tmp_path: Path) -> None:
     """Not to run the command again that has just failed."""
     with empty_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("drop role if exists cli_poor; create role cli_poor login")

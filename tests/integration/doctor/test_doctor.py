@@ -89,7 +89,7 @@ def test_our_own_slot_needs_no_room() -> None:
     assert bad(check_server(full, Config(), SLOT, 0.0)) == []
 
 
-def test_a_clock_that_is_off_is_told_with_its_direction() -> None:
+def test_a_clock_that_is_off_is_reported_with_its_direction() -> None:
     """Log lines of two machines would not fit together."""
     ((_, ahead),) = bad(check_server(GOOD, Config(), SLOT, 90.0))
     ((_, behind),) = bad(check_server(GOOD, Config(), SLOT, -90.0))
@@ -97,7 +97,7 @@ def test_a_clock_that_is_off_is_told_with_its_direction() -> None:
     assert "90 s behind" in behind
 
 
-def test_a_slot_that_nears_its_limit_is_told_before_it_is_lost() -> None:
+def test_a_slot_that_nears_its_limit_is_reported_before_it_is_lost() -> None:
     """Half of max_slot_wal_keep_size is early enough."""
     near = replace(SLOT, retained=600 << 20)
     assert any("retains 600 MB" in text for _, text in bad(check_server(GOOD, Config(), near, 0.0)))
@@ -125,7 +125,7 @@ def test_wal2json_must_be_allowed_where_servers_ask() -> None:
         (replace(SLOT, wal_status="extended"), LEDGER, Severity.WARNING, "is behind"),
     ],
 )
-def test_a_slot_is_judged_against_the_ledger(
+def test_a_slot_is_judged_against_the_checkpoint(
     slot: SlotState | None, checkpoint: Checkpoint | None, level: Severity, said: str
 ) -> None:
     """What was lost is a problem; what is only late is a warning."""
@@ -311,7 +311,7 @@ def test_a_login_that_may_not_replicate_is_a_problem(user: User, empty: str) -> 
         conn.execute("drop role walagent_cli_reader")
 
 
-def test_a_lost_slot_is_a_problem_that_init_mends(user: User, empty: str) -> None:
+def test_a_lost_slot_is_a_problem_that_init_fixes(user: User, empty: str) -> None:
     """The gap stays on record, with what was done about it."""
     user.types("init").worked()
     with psycopg.connect(empty, autocommit=True) as conn:

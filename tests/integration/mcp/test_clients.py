@@ -355,7 +355,7 @@ async def test_a_tool_that_says_no_is_heard(
         assert await on.d.runs() == [("0", "succeeded", "done", None)]
 
 
-async def test_a_server_that_cannot_be_started_is_told_to_the_model(
+async def test_a_server_that_cannot_be_started_is_reported_to_the_model(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
     """Nothing was called, so nobody has to find out; what was registered stays attached."""

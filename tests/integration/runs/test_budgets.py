@@ -369,7 +369,7 @@ async def test_a_budget_that_only_warns_counts_and_refuses_nothing(conn: AsyncCo
     assert await value(conn, "select spent_cost from agent.budget_overview") == Decimal("2.4")
 
 
-async def test_of_several_refusals_the_one_that_lasts_is_told(conn: AsyncConnection) -> None:
+async def test_of_several_refusals_the_one_that_lasts_is_reported(conn: AsyncConnection) -> None:
     """Nothing is gained by waiting for the other."""
     await held(conn)
     await make_budget(conn, "a day")
@@ -404,7 +404,7 @@ async def test_nothing_is_spent_on_a_run_that_is_to_be_cancelled(conn: AsyncConn
 # Periods.
 
 
-async def test_a_new_period_begins_anew(conn: AsyncConnection) -> None:
+async def test_a_new_period_begins_at_zero(conn: AsyncConnection) -> None:
     """With what calls of the old one still hold, which counts when it is settled."""
     (late,) = await held(conn)
     await make_budget(conn)
@@ -430,7 +430,7 @@ async def test_a_settlement_alone_begins_a_period(conn: AsyncConnection) -> None
     assert await rows(conn, LEFT) == [(Decimal("0.2"), 0, 15, 0)]
 
 
-async def test_a_clock_that_is_set_back_begins_nothing_anew(conn: AsyncConnection) -> None:
+async def test_a_clock_that_is_set_back_starts_nothing_again(conn: AsyncConnection) -> None:
     """What is spent stays spent."""
     await held(conn)
     await set_clock(conn, "2 days")
@@ -664,7 +664,7 @@ async def test_a_budget_that_makes_no_sense_is_refused(conn: AsyncConnection, co
     await refused(conn, f"update agent.budget set {columns}", state="23514")
 
 
-async def test_whoever_makes_a_budget_that_cannot_be_kept_is_warned(conn: AsyncConnection) -> None:
+async def test_a_budget_that_cannot_be_kept_gives_a_warning(conn: AsyncConnection) -> None:
     """And whoever attaches a model without a price under one; in whichever order."""
     warned: list[str] = []
     conn.add_notice_handler(lambda diag: warned.append(diag.message_primary or ""))
@@ -885,7 +885,7 @@ def test_budgets_are_kept_in_the_file(user: User, db: Connection) -> None:
     assert db.execute("select name from agent.budget").fetchall() == [("by hand",)]
 
 
-def test_a_wrong_budget_is_told_with_its_entry(user: User) -> None:
+def test_a_wrong_budget_is_reported_with_its_entry(user: User) -> None:
     """Before anything is written."""
     user.writes(AGENTS + "budgets: {b: {period: day}}\n")
     ended = user.types("apply")
@@ -898,7 +898,7 @@ def test_a_wrong_budget_is_told_with_its_entry(user: User) -> None:
     assert "support" in ended.err
 
 
-def test_whoever_attaches_is_told_that_a_budget_refuses_it(user: User, db: Connection) -> None:
+def test_attaching_warns_of_a_budget_that_refuses_it(user: User, db: Connection) -> None:
     """On stderr, with what helps."""
     db.execute("insert into agent.budget (name, max_cost) values ('all', 1)")
     db.execute("update agent.model set input_price = null where name = 'gpt-4o'")

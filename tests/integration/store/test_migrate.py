@@ -101,7 +101,7 @@ def test_two_at_a_time_do_it_once(user: User) -> None:
     assert [said.count(f"applied {name}") for name in ALL] == [1] * len(ALL)
 
 
-def test_a_role_that_may_not_is_told_so(user: User, empty: str) -> None:
+def test_a_role_that_may_not_is_refused_with_the_reason(user: User, empty: str) -> None:
     """Exit 3: somebody must grant it."""
     with psycopg.connect(empty, autocommit=True) as conn:
         conn.execute("drop role if exists walagent_cli_poor")

@@ -117,7 +117,7 @@ async def test_watch_names_what_is_missing(served: Served) -> None:
     [
         ("127.0.0.1:8642", 2, "http://HOST:PORT"),
         ("http://127.0.0.1:1", 1, "nothing answers at http://127.0.0.1:1"),
-        ("{served}/healthz?", 2, "is no walagent"),
+        ("{served}/healthz?", 2, "is not walagent"),
     ],
 )
 async def test_watch_ends_where_no_walagent_answers(

@@ -228,7 +228,7 @@ def raising(error: BaseException) -> Program:
     return group
 
 
-def test_errors_in_groups_are_all_told_once() -> None:
+def test_errors_in_groups_are_all_reported_once() -> None:
     """A TaskGroup wraps what its tasks raise; the worst of them is the exit code."""
     inner = ExceptionGroup(
         "inner", [ConfigError("the file is wrong"), GapError("lost", hint="do x")]

@@ -35,7 +35,7 @@ def adopt_(where: Where, *, moved: bool, copied: bool) -> None:
         )
     cancelled = ask(where, lambda conn: adopt_database(conn, moved=moved))
     if cancelled is None:
-        done("the database is no copy: nothing was changed", adopted=False)
+        done("the database is not a copy: nothing was changed", adopted=False)
     elif moved:
         done("adopted: the runs continue here", adopted=True, cancelled=0)
     else:

@@ -80,7 +80,7 @@ def _answers(http: Http) -> bool:
 
 
 def say_granted(code: "Code") -> None:
-    """Say that the login has got a principal: who has the link can do everything."""
+    """Say that the login has got a principal: anyone with the link can do everything."""
     if code.granted is not None:
         say(
             f"granted the role admin to principal {code.granted}: this login has no other principal"
