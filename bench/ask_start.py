@@ -26,7 +26,7 @@ from bench.measure import cpu
 from walagent.app.migrate import migrate
 from walagent.embedded.server import EmbeddedServer
 from walagent.message import Request
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 from walagent.testing import FakeProvider, Fault
 
 SCHEMA = """

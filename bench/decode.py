@@ -21,8 +21,8 @@ from statistics import median
 
 import psycopg
 
-from walagent.change import Commit, Idle, Item, Piece, Relation
-from walagent.lsn import Lsn
+from walagent.domain.change import Commit, Idle, Item, Piece, Relation
+from walagent.postgres.lsn import Lsn
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import open_stream
 

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-from walagent import faults
+from walagent.base import faults
 
 _EVERY = 0.001  # seconds of CPU time
 _OURS = f"{os.sep}walagent{os.sep}"

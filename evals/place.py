@@ -15,8 +15,8 @@ from evals.shop.load import load_shop, make_analyst
 from evals.shop.rows import the_shop
 from walagent.app.migrate import migrate
 from walagent.embedded.server import EmbeddedServer
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ from evals.place import Place, fill, fingerprint, place_for_a_shop
 from evals.questions import Question, the_questions
 from evals.report import head, line, save, summary, totals
 from walagent import AsyncClient, __version__
-from walagent.agent.models import make_model
-from walagent.agent.models.registry import can_plan
 from walagent.apply.apply import apply
 from walagent.ask.answering import choose_model
 from walagent.cli.exit_codes import end
@@ -30,8 +28,10 @@ from walagent.config.environment import Environment, load_env_file
 from walagent.config.loading import load_config
 from walagent.errors import PreconditionError, WalagentError
 from walagent.message import Json, ModelSpec
+from walagent.models import make_model
+from walagent.models.registry import can_plan
 from walagent.store import attachments
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 
 REPORT = Path("build/eval.json")
 

@@ -14,14 +14,14 @@ from typing import LiteralString
 from psycopg import AsyncConnection
 
 from bench.ours.parts import REPLICATION, open_worker, write_log
-from walagent.agent.models.scripted.model import ScriptedModel
 from walagent.app.sinks import DaemonSinks
 from walagent.config.dsn import Logins, Places
+from walagent.domain.run import Claim
 from walagent.intake.settings import IntakeSettings
 from walagent.message import Reply, Request
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
-from walagent.run import Claim
 from walagent.runs.worker import Worker
 from walagent.store.checkpoint import Start
 

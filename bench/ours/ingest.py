@@ -8,8 +8,8 @@ from psycopg import AsyncConnection
 
 from bench.measure import Meter, Spent, peak_rss_kb
 from bench.ours.parts import STREAM, open_feed, write_log
-from walagent.change import Commit, Item, Piece
-from walagent.lsn import Lsn
+from walagent.domain.change import Commit, Item, Piece
+from walagent.postgres.lsn import Lsn
 from walagent.wal.stream import open_stream
 
 

@@ -7,28 +7,28 @@ from io import StringIO
 from pathlib import Path
 
 from bench.sampling import Sampler
-from walagent import log
-from walagent.agent.model import Model
-from walagent.agent.models import build_model
-from walagent.agent.models.limits import LimitSettings, ModelLimits
-from walagent.app.resources import agent_resources
 from walagent.config import Replication, Workers
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
 from walagent.matching.registry import Registry
+from walagent.models import build_model
+from walagent.models.limits import LimitSettings, ModelLimits
+from walagent.models.model import Model
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
 from walagent.replication.feed import Feed
-from walagent.runs.models import Models
-from walagent.runs.toolbox import Toolbox
+from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
+from walagent.runs.worker_models import Models
 from walagent.store.attachments import active_attachments, load_models, secret_key
 from walagent.store.checkpoint import take_checkpoint
-from walagent.store.connections import connect, open_pool
 from walagent.store.role_reader import RoleReader
-from walagent.store.tool_connections import open_tool_connections
+from walagent.store.sessions.connections import connect, open_pool
+from walagent.store.sessions.tool_connections import open_tool_connections
+from walagent.telemetry import log
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import open_stream
+from walagent.workers.worker_resources import agent_resources
 
 if path := os.environ.get("BENCH_PROFILE"):
     Sampler(Path(path)).start()

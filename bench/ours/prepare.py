@@ -13,8 +13,8 @@ import psycopg
 
 from bench import workload
 from bench.ours.parts import make_slot, open_feed
-from walagent.store.connections import connect
 from walagent.store.migrations import apply_migration, find_migrations
+from walagent.store.sessions.connections import connect
 
 _SET_PRIORITY = """\
 create function set_priority(ticket bigint, priority text) returns text language sql as $$

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from walagent.agent.tools.python import ToolContext, tool
     from walagent.ask.catalog import IndexSummary
     from walagent.ask.options import Options
     from walagent.ask.outcome import (
@@ -23,19 +22,20 @@ if TYPE_CHECKING:
     from walagent.ask.results import StepResult
     from walagent.client import AsyncClient, AsyncConversation, Client, Conversation
     from walagent.config import AskSettings
+    from walagent.domain.tool_spec import Effect
     from walagent.errors import CircuitBreakerOpenError, ToolFailedError, WalagentError
     from walagent.message import ModelSpec
     from walagent.moves import Actor, Decider, Kind
     from walagent.rows.rows import ResultColumn, Rows
     from walagent.shapes import RowChange, ShapeClient
-    from walagent.store.question_runs import AnsweredQuestion, SessionSummary
+    from walagent.store.people.question_runs import AnsweredQuestion, SessionSummary
     from walagent.supervisor import (
         AgentMessage,
         CoordinationPattern,
         OrchestrationState,
         Supervisor,
     )
-    from walagent.tool_spec import Effect
+    from walagent.tools.python import ToolContext, tool
 
 __version__ = "0.1.0"
 __all__ = [
@@ -80,7 +80,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "walagent.agent.tools.python": ("ToolContext", "tool"),
+    "walagent.tools.python": ("ToolContext", "tool"),
     "walagent.ask.catalog": ("IndexSummary",),
     "walagent.ask.options": ("Options",),
     "walagent.ask.outcome": (
@@ -101,14 +101,14 @@ _MODULES = {
     "walagent.moves": ("Actor", "Decider", "Kind"),
     "walagent.rows.rows": ("ResultColumn", "Rows"),
     "walagent.shapes": ("RowChange", "ShapeClient"),
-    "walagent.store.question_runs": ("AnsweredQuestion", "SessionSummary"),
+    "walagent.store.people.question_runs": ("AnsweredQuestion", "SessionSummary"),
     "walagent.supervisor": (
         "AgentMessage",
         "CoordinationPattern",
         "OrchestrationState",
         "Supervisor",
     ),
-    "walagent.tool_spec": ("Effect",),
+    "walagent.domain.tool_spec": ("Effect",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

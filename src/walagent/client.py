@@ -23,10 +23,10 @@ from walagent.ask.outcome import QuestionEvent, QuestionResult
 from walagent.config import AskSettings
 from walagent.config.dsn import Places
 from walagent.errors import ConfigError
-from walagent.mask import hide
 from walagent.message import ModelSpec
 from walagent.rows.rows import Rows
-from walagent.store.question_runs import AnsweredQuestion, SessionSummary
+from walagent.store.people.question_runs import AnsweredQuestion, SessionSummary
+from walagent.telemetry.mask import hide
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from walagent.domain.run import Claim, RunSpec, RunState, Step, StepKind
+from walagent.domain.tool_spec import Effect, Tool
 from walagent.message import Json, ModelSpec, Reply, Request, ToolCall, Usage
-from walagent.run import Claim, RunSpec, RunState, Step, StepKind
-from walagent.tool_spec import Effect, Tool
 
 __all__ = [
     "Act",

@@ -1,12 +1,12 @@
 """Exports for a package with a provider: specification, keys, errors, wire format."""
 
-from walagent.agent.model import Model
-from walagent.agent.models.credentials import Api, Endpoint, Secrets, find_endpoint
-from walagent.agent.models.errors import Failure, error_for, no_answer
-from walagent.agent.models.prompt import assembled, parameters, system_text
-from walagent.agent.models.provider import Build, Embedder, Embedding, Provider
-from walagent.agent.models.replies import clean, count, read_call, read_call_value
-from walagent.agent.models.wire import Body, WireError, WireFormat, need
+from walagent.models.credentials import Api, Endpoint, Secrets, find_endpoint
+from walagent.models.errors import Failure, error_for, no_answer
+from walagent.models.model import Model
+from walagent.models.prompt import assembled, parameters, system_text
+from walagent.models.provider import Build, Embedder, Embedding, Provider
+from walagent.models.replies import clean, count, read_call, read_call_value
+from walagent.models.wire_format import Body, WireError, WireFormat, need
 
 __all__ = [
     "Api",

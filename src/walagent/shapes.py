@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Self, cast
 import httpx2
 import orjson
 
-from walagent.backoff import pause_after
+from walagent.base.backoff import pause_after
 from walagent.errors import ConfigError, PreconditionError
 
 _TIMEOUT: Final = 45.0  # seconds; the server answers a live request after 20

@@ -33,9 +33,9 @@ from walagent.errors import (
 )
 from walagent.message import Json, ModelSpec
 from walagent.rows.rows import Rows
-from walagent.store.connections import connect
 from walagent.store.errors import translating
-from walagent.store.question_runs import AnsweredQuestion
+from walagent.store.people.question_runs import AnsweredQuestion
+from walagent.store.sessions.connections import connect
 
 ExecutionError = WalagentError
 """What `Supervisor` raises: `CircuitBreakerOpenError` is one."""

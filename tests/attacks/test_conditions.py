@@ -10,14 +10,14 @@ from tests.helpers.build import attachment
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, refused, role, rows, run_all, until, value
 from tests.integration.wal.reading import FREE
-from walagent.change import Change, Op, Relation
 from walagent.config import Replication
 from walagent.config.dsn import Places
+from walagent.domain.change import Change, Op, Relation
 from walagent.intake.conditions import open_evaluator
 from walagent.intake.gap_plan import GapPlan
 from walagent.intake.recovery import RowRecovery
-from walagent.lsn import Lsn
 from walagent.matching.match import Match
+from walagent.postgres.lsn import Lsn
 from walagent.replication.resync import resync
 from walagent.store.errors import translating
 from walagent.store.gaps import GapChoice

@@ -16,8 +16,8 @@ from walagent.app.console import make_api
 from walagent.config.sections import Http
 from walagent.console.declared import Declared, declared_mutations, declared_queries
 from walagent.http.server import listen, serve_on
-from walagent.store.connections import Pool, open_pool
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import Pool, open_pool
 from walagent.sync.app import Receive, Scope, Send
 
 __all__ = ["stage"]

@@ -10,12 +10,12 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, refused, run_all
 from tests.helpers.people import person
-from walagent.agent.model import Model
-from walagent.agent.models import build_model
-from walagent.agent.models.limits import ModelLimits
 from walagent.errors import ModelUnauthorizedError, ModelUnavailableError
 from walagent.message import ModelSpec
-from walagent.runs.models import Models
+from walagent.models import build_model
+from walagent.models.limits import ModelLimits
+from walagent.models.model import Model
+from walagent.runs.worker_models import Models
 from walagent.store import attachments
 from walagent.testing import FakeProvider
 

@@ -8,13 +8,13 @@ from itertools import chain, repeat
 import pytest
 
 from tests.helpers.web import reply, web
-from walagent.agent.tools.http import HostRules, HttpTools
-from walagent.agent.tools.http_request import HttpRequest
-from walagent.agent.tools.python import ToolContext
+from walagent.domain.tool_spec import Effect, Tool
 from walagent.errors import DeliveryDelayedError, DeliveryRefusedError, ToolFailedError
 from walagent.message import Json
 from walagent.outbox.webhook import Post
-from walagent.tool_spec import Effect, Tool
+from walagent.tools.http import HostRules, HttpTools
+from walagent.tools.http_request import HttpRequest
+from walagent.tools.python import ToolContext
 
 HERE = (ip_network("127.0.0.1/32"),)
 CONTEXT = ToolContext(None, "walagent-1-c1", 1, {})

@@ -14,7 +14,7 @@ from tests.helpers.database import (
     session,
     value,
 )
-from walagent.agent.models.scripted.model import ScriptedModel, call
+from walagent.models.scripted.scripted_model import ScriptedModel, call
 
 # Tools that read walagent's tables: as they are called, and after they have changed who they are.
 TOOLS = """

@@ -16,12 +16,12 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, column, rows, run_all, value
 from tests.helpers.queue import add_runs
-from walagent.agent.models.scripted.model import ScriptedModel
-from walagent.agent.tools.files import Files
 from walagent.ask.search import Found
 from walagent.message import Json, Reply, Request, Stop, Text, ToolCall, ToolResult, Usage
-from walagent.runs.builtin_tools import Services
+from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.runs.tools.builtin_tools import Services
 from walagent.testing import call
+from walagent.tools.files import Files
 
 NIL = "00000000-0000-0000-0000-000000000000"
 ORDERS = [

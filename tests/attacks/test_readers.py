@@ -5,7 +5,7 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import run_all, value
 from tests.helpers.people import acting, application, token_of
-from walagent.agent.models.scripted.model import ScriptedModel, call
+from walagent.models.scripted.scripted_model import ScriptedModel, call
 
 SETUP = """
 insert into agent.model (name, provider, model_id, input_price, output_price)

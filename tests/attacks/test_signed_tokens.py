@@ -30,9 +30,9 @@ from walagent.config.sections import Identity as IdentitySettings
 from walagent.errors import ConfigError
 from walagent.http.server import listen, serve_on
 from walagent.http.signed_tokens import MOST_BYTES, SignedTokenError, SignedTokens, find_identity
-from walagent.store.acting import Identity, identity_of_token
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.acting import Identity, identity_of_token
+from walagent.store.sessions.connections import connect
 from walagent.sync.app import ShapeApp, SyncSettings
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.principals import TokenCheck

@@ -17,14 +17,14 @@ from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
 from tests.helpers.calls import tool_connection
 from tests.helpers.database import DESK, column, role, rows, run_all, session, until, value
 from tests.integration.runs.test_toolbox import Bench, bench
-from walagent.agent.tools.python import Function, ToolContext, tool
+from walagent.domain.run import RunState
 from walagent.errors import WalagentError
 from walagent.message import Json
-from walagent.run import RunState
 from walagent.runs.error_policy import outcome_of
 from walagent.store.errors import translated
+from walagent.store.sessions.tool_connections import ensure_login
 from walagent.store.tool_calls import TRAMPOLINE_LOST
-from walagent.store.tool_connections import ensure_login
+from walagent.tools.python import Function, ToolContext, tool
 
 ATTEMPTS = (
     "select set_config('role', 'postgres', false)",

@@ -13,11 +13,6 @@ from time import time
 
 import pytest
 
-from walagent.agent.model import Model
-from walagent.agent.models import build_model
-from walagent.agent.models.limits import LimitSettings, ModelLimits
-from walagent.agent.models.registry import BUILT_IN
-from walagent.agent.models.replies import TEXT_LIMIT
 from walagent.errors import (
     ModelLimitedError,
     ModelRejectedError,
@@ -39,6 +34,11 @@ from walagent.message import (
     ToolSpec,
     Usage,
 )
+from walagent.models import build_model
+from walagent.models.limits import LimitSettings, ModelLimits
+from walagent.models.model import Model
+from walagent.models.registry import BUILT_IN
+from walagent.models.replies import TEXT_LIMIT
 from walagent.testing import Answer, FakeProvider, Fault, call
 
 pytestmark = pytest.mark.scenario(13)
@@ -433,7 +433,7 @@ def test_a_process_without_a_script_ends_with_usage(tmp_path: Path) -> None:
 def test_choosing_a_provider_imports_no_other_sdk() -> None:
     """The core starts fast: an SDK takes a second to import."""
     code = (
-        "import sys, walagent.agent.models, walagent.agent.models.limits;"
+        "import sys, walagent.models, walagent.models.limits;"
         "assert not {'anthropic', 'openai', 'httpx2', 'yaml', 'numpy'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=ENVIRONMENT)

@@ -12,7 +12,7 @@ from tests.faults.rig.waiting import fetch, until_true
 from tests.helpers.burn import install
 from tests.integration.threads.show import troupe
 from tests.integration.threads.test_burn import nothing_twice
-from walagent import faults
+from walagent.base import faults
 from walagent.testing import FakeProvider
 
 pytestmark = pytest.mark.scenario(1)

@@ -19,12 +19,12 @@ from tests.faults.rig.processes import Daemon, pause, running
 from tests.faults.rig.serving import Serving, serving
 from tests.faults.rig.stage import TOOLS, Place, add_model
 from tests.faults.rig.waiting import fetch, until
-from walagent import faults
-from walagent.agent.tools.python import find_tools
+from walagent.base import faults
 from walagent.config import Replication
 from walagent.message import Json
 from walagent.replication.bootstrap import ensure_slot
 from walagent.store.tools import register_python_tools
+from walagent.tools.python import find_tools
 
 pytestmark = pytest.mark.scenario(17)
 

@@ -14,7 +14,8 @@ from tests.faults.rig.proxy import REPLICATION, Proxy
 from tests.faults.rig.serving import Serving, serving
 from tests.faults.rig.stage import ATTACH, ATTACH_ALL, REPLIES, Figure, Place, set_up
 from tests.faults.rig.waiting import fetch, until, until_true
-from walagent import faults, metrics
+from walagent.base import faults
+from walagent.telemetry import metrics
 
 WORKER, INTAKE, JUDGE = "walagent worker", "walagent intake", "walagent evaluate"
 TOOLS = "walagent tools"

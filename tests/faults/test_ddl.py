@@ -18,8 +18,8 @@ from tests.faults.rig.stage import Figure
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import column, message_of, refused, role, rows, run_all, session, value
 from tests.integration.cli.user import User
-from walagent import faults
-from walagent.agent.models.scripted.model import Answer, call
+from walagent.base import faults
+from walagent.models.scripted.scripted_model import Answer, call
 
 pytestmark = pytest.mark.scenario(10)
 

@@ -11,7 +11,7 @@ from tests.faults.rig.processes import Daemon, running, start_writer
 from tests.faults.rig.provider import Provider, asked_as_promised, excuse
 from tests.faults.rig.stage import ATTACH_ALL, Figure, Place, make_ready
 from tests.faults.rig.waiting import fetch, until
-from walagent import faults
+from walagent.base import faults
 
 KILLED = -9
 PASSES = (1, 1, 2, 3, 5)  # of a point, the last of which kills

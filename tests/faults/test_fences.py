@@ -22,8 +22,9 @@ from tests.faults.rig.scene import (
 )
 from tests.faults.rig.stage import Place, let_time_pass
 from tests.faults.rig.waiting import fetch
-from walagent import faults, metrics
+from walagent.base import faults
 from walagent.errors import FencedError
+from walagent.telemetry import metrics
 
 pytestmark = pytest.mark.scenario(1, 6)
 

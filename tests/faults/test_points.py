@@ -22,7 +22,7 @@ from tests.faults.rig.scene import (
 )
 from tests.faults.rig.stage import Place, let_time_pass, let_waits_end
 from tests.faults.rig.waiting import fetch
-from walagent import faults
+from walagent.base import faults
 
 # The checkpoint goes back to where the server would begin again.
 PUT_BACK = """

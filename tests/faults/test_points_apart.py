@@ -26,11 +26,11 @@ from tests.faults.rig.stage import (
 )
 from tests.faults.rig.tools import OUTSIDE
 from tests.faults.rig.waiting import fetch, until
-from walagent import faults
-from walagent.agent.models.scripted.model import ScriptedModel, call
-from walagent.agent.tools.python import find_tools
+from walagent.base import faults
 from walagent.intake.batching import SPILL_AFTER
+from walagent.models.scripted.scripted_model import ScriptedModel, call
 from walagent.store.tools import register_python_tools
+from walagent.tools.python import find_tools
 
 pytestmark = pytest.mark.scenario(1)
 SOURCES = Path(__file__).parent.parent.parent / "src"

@@ -22,7 +22,7 @@ from tests.faults.rig.servers import own_server
 from tests.faults.rig.serving import Serving, serving
 from tests.faults.rig.stage import Place, make_ready
 from tests.faults.rig.waiting import fetch, until
-from walagent import faults
+from walagent.base import faults
 
 pytestmark = pytest.mark.scenario(12)
 

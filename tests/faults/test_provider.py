@@ -33,8 +33,8 @@ from tests.faults.rig.processes import free_port, pause
 from tests.faults.rig.proxy import Proxy
 from tests.faults.rig.stage import CREDENTIAL, KEY, Figure, Place
 from tests.faults.rig.waiting import fetch, until, until_true
-from walagent.agent.models.replies import COUNT_LIMIT
 from walagent.message import Reply, Request, Stop, Text, ToolCall, Usage
+from walagent.models.replies import COUNT_LIMIT
 from walagent.testing import Answer, FakeProvider, Fault, Rule, call, in_turn
 
 pytestmark = pytest.mark.scenario(13)

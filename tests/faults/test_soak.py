@@ -27,11 +27,11 @@ from tests.faults.rig.servers import OwnServer, own_server
 from tests.faults.rig.slopes import Sample, growth, slope, take_sample
 from tests.faults.rig.stage import CREDENTIAL, Figure, Place, add_model
 from tests.faults.rig.waiting import connect_again, fetch, until
+from walagent.domain.run import RunState
 from walagent.message import Request
-from walagent.run import RunState
 from walagent.runs.pruning import prune
 from walagent.store import runs
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 from walagent.testing import Answer, FakeProvider, Fault, call
 
 LONG = float(os.environ.get("WALAGENT_SOAK") or 120)  # seconds

@@ -15,7 +15,7 @@ from tests.faults.rig.processes import Daemon, pause, running, start_writer
 from tests.faults.rig.servers import own_server
 from tests.faults.rig.stage import Place, make_ready, set_latency
 from tests.faults.rig.waiting import connect_again, fetch, until
-from walagent.store.connections import Pool, connect, open_pool
+from walagent.store.sessions.connections import Pool, connect, open_pool
 
 pytestmark = pytest.mark.scenario(18)
 

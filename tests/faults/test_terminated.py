@@ -14,7 +14,8 @@ from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.serving import Serving, serving
 from tests.faults.rig.stage import ATTACH, ATTACH_ALL, Figure, Place, set_up
 from tests.faults.rig.waiting import fetch, until
-from walagent import faults, metrics
+from walagent.base import faults
+from walagent.telemetry import metrics
 
 EVERY = "walagent%"
 KINDS = (

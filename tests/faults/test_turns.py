@@ -16,7 +16,7 @@ from tests.faults.rig.turns import ACTS, Show, all_is_once, answering, make_show
 from tests.faults.rig.waiting import fetch, until_true
 from tests.helpers.mailbox import mailbox
 from tests.helpers.web import web
-from walagent import faults
+from walagent.base import faults
 from walagent.testing import FakeProvider
 
 pytestmark = pytest.mark.scenario(1)

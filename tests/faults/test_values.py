@@ -35,11 +35,11 @@ from tests.helpers.database import (
     value,
 )
 from tests.integration.wal.reading import changes, read_to, wal_end
-from walagent.agent.models.scripted.model import call
 from walagent.app.migrate import migrate
-from walagent.change import UNCHANGED, Begin, Change, Commit, Item, Piece
-from walagent.connection import TEXT_FORMS
-from walagent.store.connections import connect
+from walagent.domain.change import UNCHANGED, Begin, Change, Commit, Item, Piece
+from walagent.models.scripted.scripted_model import call
+from walagent.postgres.connection import TEXT_FORMS
+from walagent.store.sessions.connections import connect
 from walagent.wal.options import Plugin, StreamOptions
 from walagent.wal.stream import open_stream
 

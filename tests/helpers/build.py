@@ -5,14 +5,14 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from walagent.agent.transcript import reply_to_json, result_to_json
-from walagent.agent_spec import AgentSpec, Authority, Target
-from walagent.attachment import Attachment, Trigger
-from walagent.change import Change, Column, Op, Relation, Row
-from walagent.lsn import Lsn
+from walagent.domain.agent_spec import AgentSpec, Authority, Target
+from walagent.domain.attachment import Attachment, Trigger
+from walagent.domain.change import Change, Column, Op, Relation, Row
+from walagent.domain.run import Claim, RunSpec, Step, StepKind
+from walagent.domain.tool_spec import Effect, Tool
+from walagent.domain.transcript import reply_to_json, result_to_json
 from walagent.message import Json, Reply, Stop, Text, ToolCall
-from walagent.run import Claim, RunSpec, Step, StepKind
-from walagent.tool_spec import Effect, Tool
+from walagent.postgres.lsn import Lsn
 
 AMOUNT: Mapping[str, Json] = {
     "type": "object",

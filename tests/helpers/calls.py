@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 from psycopg import AsyncConnection
 
+from walagent.domain.run import Claim
 from walagent.message import Json
-from walagent.run import Claim
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
+from walagent.store.sessions.tool_connections import ToolConnection, ensure_login, read_login
 from walagent.store.tool_calls import make_trampoline
-from walagent.store.tool_connections import ToolConnection, ensure_login, read_login
 
 
 @asynccontextmanager

@@ -12,27 +12,27 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.helpers.database import DEADLINE, rows, run_all, value
-from walagent.agent.models.scripted.model import Answer, ScriptedModel
-from walagent.agent.tools.callee import Servers
-from walagent.agent.tools.python import PythonTool
-from walagent.app.resources import agent_resources
 from walagent.app.sinks import DaemonSinks
+from walagent.base.faults import Crash
 from walagent.config import Replication
 from walagent.config.dsn import Logins, Places
-from walagent.faults import Crash
 from walagent.intake.settings import IntakeSettings
 from walagent.message import Json
+from walagent.models.scripted.scripted_model import Answer, ScriptedModel
 from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
-from walagent.runs.builtin_tools import Services
-from walagent.runs.models import Models as Registry
 from walagent.runs.resources import Resources
-from walagent.runs.toolbox import Toolbox
+from walagent.runs.tools.builtin_tools import Services
+from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
+from walagent.runs.worker_models import Models as Registry
 from walagent.store import attachments, runs
 from walagent.store import tools as registered
-from walagent.store.connections import open_pool
-from walagent.store.tool_connections import ensure_login, open_tool_connections
+from walagent.store.sessions.connections import open_pool
+from walagent.store.sessions.tool_connections import ensure_login, open_tool_connections
+from walagent.tools.callee import Servers
+from walagent.tools.python import PythonTool
+from walagent.workers.worker_resources import agent_resources
 
 Models = Mapping[str, ScriptedModel]
 _SENTINEL = """

@@ -34,9 +34,9 @@ from runpy import run_module
 from typing import Any, NoReturn
 
 _IMPORTED = (
-    "walagent.agent.models.anthropic.model",
-    "walagent.agent.models.embedded.model",
-    "walagent.agent.models.openai.model",
+    "walagent.models.anthropic.messages_model",
+    "walagent.models.embedded.nearest_label_model",
+    "walagent.models.openai.chat_model",
 )
 _ROOT = Path(__file__).parents[2]
 _PATH = (str(_ROOT / "src"), str(_ROOT))

@@ -12,15 +12,15 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DEADLINE, run_all, value
-from walagent.agent.models.scripted.model import Answer, ScriptedModel
 from walagent.console.api import ConsoleApi, Offer
 from walagent.console.guard import hosts_of
 from walagent.console.replies import ReplyStreams
 from walagent.errors import WalagentError
 from walagent.http.server import listen, serve_on
 from walagent.message import Reply, Request
-from walagent.store.connections import connect
+from walagent.models.scripted.scripted_model import Answer, ScriptedModel
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
 from walagent.sync.app import Receive, Scope, Send
 
 SETUP = """

@@ -7,8 +7,8 @@ import orjson
 from psycopg import AsyncConnection
 
 from tests.helpers.database import column, rows, run_all, value
+from walagent.domain.run import Claim, RunState
 from walagent.message import Json
-from walagent.run import Claim, RunState
 from walagent.store import runs
 from walagent.store.runs import ClaimScope, NewStep, Spent
 

@@ -11,12 +11,12 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import DEADLINE
 from walagent.app.console import make_api
-from walagent.app.page_reasons import PageReasons
 from walagent.app.sinks import DaemonSinks
 from walagent.config import Config, Replication
 from walagent.config.dsn import Logins, Places
 from walagent.config.sections import Http, MutationEntry
 from walagent.console.own import Own
+from walagent.console.reasons import PageReasons
 from walagent.http.routes import build_app
 from walagent.http.server import listen, serve_on
 from walagent.replication.attempt import Following

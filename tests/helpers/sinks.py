@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from walagent.change import Begin, Commit, Idle, Item, Op, Piece
-from walagent.lsn import Lsn
+from walagent.domain.change import Begin, Commit, Idle, Item, Op, Piece
+from walagent.postgres.lsn import Lsn
 from walagent.replication.sinks import Table, Want, Wants
 
 

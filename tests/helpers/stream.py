@@ -10,8 +10,8 @@ from psycopg import AsyncConnection
 
 from tests.helpers.build import WHEN
 from tests.helpers.database import column, value
-from walagent.attachment import Attachment
-from walagent.change import (
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import (
     Begin,
     Change,
     Commit,
@@ -26,9 +26,9 @@ from walagent.change import (
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
-from walagent.lsn import Lsn
 from walagent.matching.registry import Registry
 from walagent.message import Json
+from walagent.postgres.lsn import Lsn
 from walagent.replication.feed import Feed
 from walagent.store import checkpoint as checkpoints
 from walagent.store.attachments import secret_key

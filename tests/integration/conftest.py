@@ -10,8 +10,8 @@ from tests.helpers.calls import tool_connection
 from tests.helpers.database import run_all
 from tests.helpers.guard import STAGE
 from walagent.guard.role import check_role
-from walagent.store.connections import connect
-from walagent.store.tool_connections import ToolConnection
+from walagent.store.sessions.connections import connect
+from walagent.store.sessions.tool_connections import ToolConnection
 
 
 @pytest.fixture

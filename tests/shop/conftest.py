@@ -15,7 +15,7 @@ from evals.shop.load import load_shop, make_analyst
 from walagent.ask.answering import become
 from walagent.guard.query import Guard
 from walagent.guard.role import check_role
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from evals.questions import Question, the_questions
-from walagent.agent.models.scripted.model import Answer
 from walagent.message import Request, Text
+from walagent.models.scripted.scripted_model import Answer
 from walagent.testing import FakeProvider, call
 
 _REFUSALS = {

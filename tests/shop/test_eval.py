@@ -26,7 +26,7 @@ from tests.shop.planner import planner
 from tests.shop.wrong import FANNED_OUT, MISREAD
 from walagent import AsyncClient
 from walagent.config import AskSettings
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 from walagent.testing import FakeProvider
 
 ROOT = Path(__file__).parents[2]

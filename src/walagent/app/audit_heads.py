@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
 from walagent.errors import WalagentError
-from walagent.log import log
-from walagent.store.audit import Head, audit_heads
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.people.audit import Head, audit_heads
+from walagent.store.sessions.connections import connect
+from walagent.telemetry.log import log
 
 
 async def log_heads(dsn: Callable[[], str], every: float) -> None:

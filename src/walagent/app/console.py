@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from walagent import __version__
-from walagent.app.prompts import first_prompt
 from walagent.config.sections import Http, MutationEntry
 from walagent.console.api import Application, ConsoleApi, Engine, Offer, Questions, Reasons, Trials
 from walagent.console.declared import Declared, declared_mutations, declared_queries
 from walagent.console.files import read_built
+from walagent.console.first_requests import first_prompt
 from walagent.console.guard import hosts_of
 from walagent.console.own import Own
 from walagent.console.replies import ReplyStreams
@@ -16,7 +16,7 @@ from walagent.console.site import ConsoleSite
 from walagent.http.health import Health, unready_reasons
 from walagent.http.signed_tokens import FindIdentity
 from walagent.runs.live_replies import LiveReplies
-from walagent.store.acting import identity_of_token
+from walagent.store.sessions.acting import identity_of_token
 
 
 def make_console(health: Health, max_progress_age: float) -> ConsoleSite:

@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Thread
 
 from walagent.app.systemd import Systemd
-from walagent.log import log
+from walagent.telemetry.log import log
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LONGEST = 4096  # bytes of one notification

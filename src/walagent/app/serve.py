@@ -13,38 +13,39 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from walagent import faults, metrics
-from walagent.agent.models import make_model
-from walagent.agent.models.limits import LimitSettings, ModelLimits
-from walagent.agent.tools.python import PythonTool, find_tools
 from walagent.app.audit_heads import log_heads
-from walagent.app.http_tools import http_tools
-from walagent.app.outbox import outgoing, slack_app
-from walagent.app.resources import agent_resources
 from walagent.app.startup import once_reached, raise_file_limit
 from walagent.app.systemd import Systemd, Watchdog
-from walagent.app.tool_services import tool_services
-from walagent.backoff import pause_after
-from walagent.concurrency import Periodic, first_of
+from walagent.base import faults
+from walagent.base.backoff import pause_after
+from walagent.base.concurrency import Periodic, first_of
 from walagent.config import Config, McpServerEntry
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
 from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.guard.query import ReadLimits
-from walagent.log import log
 from walagent.matching.document import SizeLimits
 from walagent.message import ModelSpec
+from walagent.models import make_model
+from walagent.models.limits import LimitSettings, ModelLimits
 from walagent.outbox.slack import Press, SocketMode
-from walagent.runs.models import Models
-from walagent.runs.query_tool import LIMITS
-from walagent.runs.toolbox import Toolbox
+from walagent.runs.tools.query_tool import LIMITS
+from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
+from walagent.runs.worker_models import Models
 from walagent.store import attachments, tools
-from walagent.store.connections import connect, open_pool
 from walagent.store.errors import translating
 from walagent.store.outbox import decide_from_slack
-from walagent.store.process_name import process_name
-from walagent.store.tool_connections import ToolConnections, open_tool_connections
+from walagent.store.sessions.connections import connect, open_pool
+from walagent.store.sessions.process_name import process_name
+from walagent.store.sessions.tool_connections import ToolConnections, open_tool_connections
+from walagent.telemetry import metrics
+from walagent.telemetry.log import log
+from walagent.tools.python import PythonTool, find_tools
+from walagent.workers.host_rules import http_tools
+from walagent.workers.outgoing import outgoing, slack_app
+from walagent.workers.tool_services import tool_services
+from walagent.workers.worker_resources import agent_resources
 
 if TYPE_CHECKING:
     from walagent.app.sync import LiveSync
@@ -285,11 +286,11 @@ class _Daemon:
             mounted |= {links.path: links.app}
         if self.sync is not None:
             from walagent.app.console import make_api, make_console  # noqa: PLC0415 - optional
-            from walagent.app.page_questions import PageQuestions  # noqa: PLC0415
-            from walagent.app.page_reasons import PageReasons  # noqa: PLC0415
-            from walagent.app.page_trials import PageTrials  # noqa: PLC0415
             from walagent.app.sync import own_queries  # noqa: PLC0415
             from walagent.console.own import Own  # noqa: PLC0415
+            from walagent.console.questions import PageQuestions  # noqa: PLC0415
+            from walagent.console.reasons import PageReasons  # noqa: PLC0415
+            from walagent.console.trials import PageTrials  # noqa: PLC0415
             from walagent.http.signed_tokens import find_identity  # noqa: PLC0415
 
             mounted["/v1"] = make_api(

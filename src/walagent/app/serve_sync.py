@@ -9,7 +9,6 @@ import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from walagent import metrics
 from walagent.app.console import make_api
 from walagent.app.startup import raise_file_limit
 from walagent.app.sync import make_sync, own_queries
@@ -21,9 +20,10 @@ from walagent.errors import ConfigError
 from walagent.http.routes import build_app
 from walagent.http.server import listen, serve_on
 from walagent.http.signed_tokens import find_identity
-from walagent.log import log
 from walagent.replication.fan_out import FanOut
 from walagent.replication.temporary_reader import Source, TemporaryReader
+from walagent.telemetry import metrics
+from walagent.telemetry.log import log
 
 
 async def serve_sync(config: Config, places: Places, read_logins: Callable[[], Places]) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeVar
 
-from walagent.backoff import pause_after
+from walagent.base.backoff import pause_after
 from walagent.errors import DatabaseLostError
-from walagent.log import log
+from walagent.telemetry.log import log
 
 T = TypeVar("T")
 

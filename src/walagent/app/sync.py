@@ -10,7 +10,7 @@ from walagent.console.declared import declared_queries
 from walagent.errors import ConfigError
 from walagent.http.signed_tokens import FindIdentity
 from walagent.replication.fan_out import FanOut
-from walagent.store.acting import identity_of_token
+from walagent.store.sessions.acting import identity_of_token
 from walagent.sync.app import ShapeApp, SyncSettings
 from walagent.sync.engine import EngineLimits, ShapeEngine
 from walagent.sync.principals import TokenCheck

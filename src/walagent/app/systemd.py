@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
 from walagent.config.base import in_bytes
 from walagent.http.health import Health
-from walagent.mask import mask
+from walagent.telemetry.mask import mask
 
 _STATUS_EVERY = 10.0  # seconds, where no watchdog asks for a shorter interval
 _SEND_TIMEOUT = 1.0  # seconds; the notification queue might be full

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from psycopg import AsyncConnection, Error
 
-from walagent.agent.tools.python import find_tools
 from walagent.apply.desired import (
     wanted_agent,
     wanted_attachment,
@@ -32,6 +31,7 @@ from walagent.store import applying as store
 from walagent.store.applying import Fields, Kind
 from walagent.store.errors import translated
 from walagent.store.tools import outdated_agents, register_python_tools
+from walagent.tools.python import find_tools
 
 Connection = AsyncConnection[Any]
 Action = Literal["create", "change", "detach", "remove"]

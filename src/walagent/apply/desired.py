@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from walagent.agent.models.registry import provider_names
 from walagent.config import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry, PersonaEntry
 from walagent.config.workflows import WorkflowEntry
 from walagent.errors import ConfigError
 from walagent.message import Json
+from walagent.models.registry import provider_names
 
 
 def wanted_model(

@@ -7,9 +7,9 @@ from walagent.ask.decider import QuestionDecider
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.ask.statements import Statements
+from walagent.domain.run import RunSpec, StepKind
 from walagent.message import Json
 from walagent.moves import Call, RunLog
-from walagent.run import RunSpec, StepKind
 
 _SHOWN = 2000  # characters of a statement that the result repeats
 

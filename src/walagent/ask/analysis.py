@@ -11,14 +11,14 @@ from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from walagent import pgtypes
 from walagent.ask.analysis_size import check_size
 from walagent.ask.calculate import Number, calculate
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
+from walagent.base.extras import install_hint
 from walagent.errors import ConfigError, InvalidCallError
-from walagent.extras import install_hint
 from walagent.guard.query import ReadLimits, RowBuffer
+from walagent.postgres import pgtypes
 from walagent.rows.rows import ResultColumn, Rows
 
 if TYPE_CHECKING:

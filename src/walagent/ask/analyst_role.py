@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Identifier
 from walagent.ask.answering import how_to_make
 from walagent.ask.catalog import how_to_let_read
 from walagent.errors import PreconditionError
-from walagent.store.removal import CREATED
+from walagent.store.install.removal import CREATED
 
 Connection = AsyncConnection[Any]
 

@@ -8,9 +8,6 @@ from typing import Final
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from walagent.agent.model import Model
-from walagent.agent.models import build_model, make_model
-from walagent.agent.models.registry import load_embedder
 from walagent.ask.asking import Asker, asking_as
 from walagent.ask.catalog import Catalog, CatalogSettings
 from walagent.ask.health import Breaker, Health
@@ -27,16 +24,19 @@ from walagent.errors import ConfigError, PreconditionError
 from walagent.guard.analysis import EXTENSION, Allowlist
 from walagent.guard.query import Connection, Guard, ReadLimits
 from walagent.guard.role import check_login, check_role
-from walagent.mask import hide
 from walagent.message import ModelSpec
+from walagent.models import build_model, make_model
+from walagent.models.model import Model
+from walagent.models.registry import load_embedder
 from walagent.store import attachments
-from walagent.store.acting import Identity, identity_of_token
-from walagent.store.connections import Pool, connect, open_pool
 from walagent.store.errors import translating
-from walagent.store.identity import check_standby
-from walagent.store.pooling import check_pooling
-from walagent.store.process_name import process_name
-from walagent.store.roles import set_role
+from walagent.store.install.identity import check_standby
+from walagent.store.install.pooling import check_pooling
+from walagent.store.sessions.acting import Identity, identity_of_token
+from walagent.store.sessions.connections import Pool, connect, open_pool
+from walagent.store.sessions.process_name import process_name
+from walagent.store.sessions.roles import set_role
+from walagent.telemetry.mask import hide
 
 _SEARCH_KEYS: Final = {"brave": "BRAVE_API_KEY", "tavily": "TAVILY_API_KEY"}
 

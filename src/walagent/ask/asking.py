@@ -26,7 +26,7 @@ from walagent.errors import (
 from walagent.rows.rows import Rows
 from walagent.store import questions
 from walagent.store.errors import translating
-from walagent.store.question_runs import (
+from walagent.store.people.question_runs import (
     AnsweredQuestion,
     SessionSummary,
     answered_in,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
+from walagent.base.extras import install_hint
 from walagent.errors import ConfigError, InvalidCallError
-from walagent.extras import install_hint
 
 Number = int | float
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from walagent import pgtypes
 from walagent.ask.plan import Plan, PlanStep, read_plan
 from walagent.ask.results import StepResult, rests_on
 from walagent.errors import InvalidCallError
 from walagent.message import Json
+from walagent.postgres import pgtypes
 from walagent.rows.rows import Rows
 
 MOST: Final = 5  # each is a call of the model, and its statements

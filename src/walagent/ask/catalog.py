@@ -27,10 +27,10 @@ from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
 from walagent.errors import PreconditionError, StatementRefusedError, WalagentError
 from walagent.guard.query import Guard, ReadLimits
-from walagent.store import questions, schema
-from walagent.store.connections import Pool
+from walagent.store import application_schema, questions
+from walagent.store.application_schema import Table
 from walagent.store.errors import translating
-from walagent.store.schema import Table
+from walagent.store.sessions.connections import Pool
 
 _FORM: Final = 1  # of the stored index; another one invalidates it
 _TRIES: Final = 3  # to read a schema that changes meanwhile
@@ -104,9 +104,9 @@ def how_to_let_read(role: str, schemas: Sequence[str]) -> str:
             "grant usage on schema {schema} to {role};"
             " grant select on all tables in schema {schema} to {role};"
         )
-        .format(schema=sql.Identifier(schema), role=sql.Identifier(role))
+        .format(schema=sql.Identifier(application_schema), role=sql.Identifier(role))
         .as_string()
-        for schema in schemas
+        for application_schema in schemas
     )
 
 
@@ -207,7 +207,7 @@ class Catalog:
 
     async def _kept(self, role: str, fingerprint: str) -> _ReadSchema | None:
         async with self._pool.connection() as conn:
-            tables = await schema.load_index(conn, role, fingerprint)
+            tables = await application_schema.load_index(conn, role, fingerprint)
         if not tables:
             return None
         return _ReadSchema(role, fingerprint, tables, Index(tables), time.monotonic())
@@ -217,7 +217,7 @@ class Catalog:
             return await self._fingerprint(guard)
 
     async def _fingerprint(self, guard: Guard) -> tuple[str, str]:
-        role, found = await schema.read_fingerprint(guard.conn, self._settings.schemas)
+        role, found = await application_schema.read_fingerprint(guard.conn, self._settings.schemas)
         return role, f"{self._settings.digest}:{found}"
 
     async def _read(self) -> _ReadSchema:
@@ -225,7 +225,7 @@ class Catalog:
         async with self._executor.guard() as guard:
             role, fingerprint, tables = await self._settled(guard)
         async with self._pool.connection() as conn, conn.transaction():
-            await schema.keep_index(conn, role, fingerprint, tables)
+            await application_schema.keep_index(conn, role, fingerprint, tables)
         return _ReadSchema(role, fingerprint, tables, Index(tables), time.monotonic())
 
     async def _settled(self, guard: Guard) -> tuple[str, str, Sequence[Table]]:
@@ -247,7 +247,7 @@ class Catalog:
         return role, before, tables  # pyright: ignore[reportPossiblyUnboundVariable] - the last try raises
 
     async def _tables(self, guard: Guard) -> Sequence[Table]:
-        tables = await schema.read_schema(guard.conn, self._settings.schemas)
+        tables = await application_schema.read_schema(guard.conn, self._settings.schemas)
         if not self._settings.samples:
             return tables
         samples = await _samples(guard, tables, self._settings.no_samples)
@@ -262,7 +262,9 @@ async def _samples(guard: Guard, tables: Sequence[Table], no_samples: Sequence[s
         for table, columns in wanted
         for column in columns
     ]
-    common = await schema.read_common_values(guard.conn, places, distinct=DISTINCT, values=VALUES)
+    common = await application_schema.read_common_values(
+        guard.conn, places, distinct=DISTINCT, values=VALUES
+    )
     found: _Samples = {place: presentable(values) for place, values in common.items()}
     looking = replace(guard, limits=_SAMPLING)
     until, left = time.monotonic() + _LOOKING, _LOOKED_INTO

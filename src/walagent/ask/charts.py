@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time
 from math import isfinite
 from typing import Any, Final, Literal
 
-from walagent import pgtypes
+from walagent.postgres import pgtypes
 from walagent.rows.rows import ResultColumn, Rows
 
 MOST_SERIES: Final = 7  # the number of distinguishable colors

@@ -4,16 +4,16 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from walagent.agent.transcript import reply_from_json
-from walagent.agent.untrusted import marker
 from walagent.ask import history, prompts
 from walagent.ask.catalog import Catalog
 from walagent.ask.context import SchemaContext
 from walagent.ask.moves import QuestionProgress, next_move, read_standing
 from walagent.ask.options import Options
+from walagent.domain.run import RunSpec, Step
+from walagent.domain.transcript import reply_from_json
+from walagent.domain.untrusted import marker
 from walagent.message import Message, ModelSpec, Request
 from walagent.moves import Ask, Move, Prompt
-from walagent.run import RunSpec, Step
 from walagent.store.questions import SessionHistory, Turn
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from psycopg import Error
 
-from walagent.agent.models.limits import ModelLimits
 from walagent.errors import CircuitBreakerOpenError, ConflictError, DatabaseLostError
+from walagent.models.limits import ModelLimits
 from walagent.store.errors import is_conflict, is_passing
 
 _FAILURES: Final = 5  # failures of the database …

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from walagent.agent.models.credentials import NO_KEY, Secrets, find_endpoint
-from walagent.agent.models.registry import can_plan, find_provider
 from walagent.errors import ConfigError, ModelUnauthorizedError, PreconditionError
 from walagent.message import ModelSpec
+from walagent.models.credentials import NO_KEY, Secrets, find_endpoint
+from walagent.models.registry import can_plan, find_provider
 
 # Models without a row of `agent.model`; a row of the same name takes precedence.
 GEMINI: Final = ModelSpec(

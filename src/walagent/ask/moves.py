@@ -1,4 +1,4 @@
-"""The next move of a question's run: a pure function of its recorded steps, as in `agent.loop`.
+"""The next move of a question's run: a pure function of its recorded steps, as in `deciders.loop`.
 
 Steps are, in this order and as often as needed: the planner's reply, the result of each step of its
 plan, the critic's verdicts, and the reply that answers.  A simple question takes two replies.
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from walagent.agent.transcript import reply_from_json
 from walagent.ask.candidates import (
     Chosen,
     PlanCandidate,
@@ -20,11 +19,12 @@ from walagent.ask.candidates import (
 from walagent.ask.options import MAX_REPLANS, Options
 from walagent.ask.plan import Plan, PlanStep, StepType, read_plan, waves
 from walagent.ask.results import StepResult
+from walagent.domain.run import RunState, Step, StepKind
+from walagent.domain.tool_spec import Effect, Tool
+from walagent.domain.transcript import reply_from_json
 from walagent.errors import InvalidCallError
 from walagent.message import Json, ToolCall
 from walagent.moves import Act, Ask, Call, End, Move, Prompt, fail
-from walagent.run import RunState, Step, StepKind
-from walagent.tool_spec import Effect, Tool
 
 MAX_CORRECTIONS: Final = 2  # of an invalid plan
 MAX_REVISIONS: Final = 1  # after a verdict of the critic

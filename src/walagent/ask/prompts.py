@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 import orjson
 
-from walagent.agent.untrusted import RULE, framed
 from walagent.ask.context import SchemaContext
 from walagent.ask.moves import QuestionProgress
 from walagent.ask.plan import plan_schema
 from walagent.ask.results import StepResult
+from walagent.domain.untrusted import RULE, framed
 from walagent.message import Json, Message, Reply, Request, Text, ToolChoice, ToolSpec
 
 _SAMPLE_ROWS: Final = 50  # of a result that the model is shown

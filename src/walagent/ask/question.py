@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from walagent.agent.model import Model
-from walagent.agent_spec import AgentSpec, Authority, RunLimits
 from walagent.ask import prompts
 from walagent.ask.actor import PlanActor, step_of
 from walagent.ask.catalog import Catalog
@@ -32,18 +30,20 @@ from walagent.ask.plan import read_plan
 from walagent.ask.reading import read_outcome
 from walagent.ask.results import StepResult
 from walagent.ask.statements import Statements
-from walagent.concurrency import first_of
+from walagent.base.concurrency import first_of
+from walagent.domain.agent_spec import AgentSpec, Authority, RunLimits
+from walagent.domain.run import RunSpec, RunState, Step
 from walagent.errors import InvalidCallError, LeaseLostError
 from walagent.message import Reply
+from walagent.models.model import Model
 from walagent.moves import Acting, Asking, Call, End, Kind, Prompt, Recorded, RunEvent, fail
-from walagent.run import RunSpec, RunState, Step
 from walagent.runs.attempt import RunAttempt
 from walagent.runs.budgets import Budgets
 from walagent.runs.leases import Held, Leases
 from walagent.runs.resources import Resources
 from walagent.store import questions
-from walagent.store.connections import Pool
 from walagent.store.questions import ClaimedQuestion, SessionHistory
+from walagent.store.sessions.connections import Pool
 
 _LONGEST: Final = 86_400.0  # seconds; a person ends a question, not the clock
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from walagent.ask.moves import QuestionProgress
 from walagent.ask.outcome import QuestionResult, Status
 from walagent.ask.results import scope_of
-from walagent.run import Step, StepKind
+from walagent.domain.run import Step, StepKind
 from walagent.store.questions import ClaimedQuestion
 
 

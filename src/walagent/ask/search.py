@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 import httpx2
 import orjson
 
-from walagent.agent.untrusted import one_line
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
-from walagent.backoff import backoff
+from walagent.base.backoff import backoff
+from walagent.base.extras import install_hint
+from walagent.domain.untrusted import one_line
 from walagent.errors import ConfigError, ToolFailedError
-from walagent.extras import install_hint
 from walagent.message import Json
 from walagent.rows.rows import ResultColumn, Rows
 

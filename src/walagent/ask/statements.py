@@ -18,7 +18,7 @@ from walagent.ask.results import StepResult
 from walagent.ask.search import Searcher
 from walagent.ask.search import carry_out as search
 from walagent.ask.verify import check_rows, verify
-from walagent.backoff import brief
+from walagent.base.backoff import brief
 from walagent.errors import (
     CircuitBreakerOpenError,
     ConflictError,

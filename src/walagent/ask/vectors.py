@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
-from walagent.agent.models.provider import Embedder
 from walagent.ask.context import title
 from walagent.ask.samples import without_mark
 from walagent.errors import PreconditionError
-from walagent.store import schema
-from walagent.store.connections import Pool
-from walagent.store.schema import Table
+from walagent.models.provider import Embedder
+from walagent.store import application_schema
+from walagent.store.application_schema import Table
+from walagent.store.sessions.connections import Pool
 
 _MOST_COLUMNS: Final = 12  # what a table is about is said by the first ones
 _AT_ONCE: Final = 16  # tables that are embedded, then kept
@@ -40,7 +40,7 @@ class Vectors:
             PreconditionError: the extension is not there.
         """
         async with self._pool.connection() as conn:
-            if await schema.vector_schema(conn) is None:
+            if await application_schema.vector_schema(conn) is None:
                 raise PreconditionError(
                     "ask.vectors needs the extension pgvector, which this database does not have",
                     hint="create extension vector; or take ask.vectors out of agents.yaml",
@@ -49,7 +49,7 @@ class Vectors:
     async def refresh(self, role: str, tables: Sequence[Table]) -> None:
         """Embed those tables of the index that are new, or not what they were."""
         async with self._pool.connection() as conn:
-            kept = await schema.embedded_texts(conn, role)
+            kept = await application_schema.embedded_texts(conn, role)
         texts = {title(table): text_of(table) for table in tables}
         missing = [name for name, text in texts.items() if kept.get(name) != _digest(text)]
         for at in range(0, len(missing), _AT_ONCE):
@@ -60,13 +60,13 @@ class Vectors:
                 for name, each in zip(names, found, strict=True)
             ]
             async with self._pool.connection() as conn:
-                await schema.keep_vectors(conn, role, rows)
+                await application_schema.keep_vectors(conn, role, rows)
 
     async def nearest(self, role: str, question: str, most: int) -> Sequence[str]:
         """Give the titles of the tables that lie nearest to a question, the nearest first."""
         (found,) = await self._embedder.embed([question])
         async with self._pool.connection() as conn:
-            return await schema.nearest_tables(conn, role, list(found.vector), most)
+            return await application_schema.nearest_tables(conn, role, list(found.vector), most)
 
 
 def text_of(table: Table) -> str:

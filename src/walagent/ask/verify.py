@@ -10,9 +10,9 @@ from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import Final
 
-from walagent import pgtypes
 from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.results import StepResult
+from walagent.postgres import pgtypes
 from walagent.rows.rows import ResultColumn, Rows
 
 # Words in the names of columns.  Of the first kind, values are parts of a whole …

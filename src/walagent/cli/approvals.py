@@ -9,21 +9,21 @@ from typing import Any, Final, cast
 import click
 import orjson
 
-from walagent.agent.arguments import what_is_wrong
-from walagent.agent.tools.http import tool_request
 from walagent.cli.runs.many import Finder, chosen, named
 from walagent.cli.runs.run_filters import run_filters
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import done, json_option, json_result
 from walagent.cli.terminal.table import Below, Row, Screen, column, print_rows, relation_column
 from walagent.config.base import to_seconds
+from walagent.deciders.arguments import what_is_wrong
+from walagent.domain.run import RunState
+from walagent.domain.tool_spec import Tool
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.run import RunState
-from walagent.store import listings, operator
-from walagent.store.listings import Connection
-from walagent.store.run_filter import RunFilter
-from walagent.tool_spec import Tool
+from walagent.store.people import listings, operator
+from walagent.store.people.listings import Connection
+from walagent.store.people.run_filter import RunFilter
+from walagent.tools.http import tool_request
 
 
 def _call(row: Row) -> Iterable[Below]:

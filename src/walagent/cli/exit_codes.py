@@ -6,7 +6,7 @@ from typing import Never
 
 from walagent.cli.terminal.output import say
 from walagent.errors import ConfigError, Next, WalagentError
-from walagent.mask import mask
+from walagent.telemetry.mask import mask
 
 FAILED = 1  # a bug, or a run or check that failed
 USAGE = 2  # an invalid option, file, spec or name

@@ -8,10 +8,11 @@ import click
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import done, json_option, json_result, print_json
 from walagent.cli.terminal.table import Below, Row, Screen, column, print_rows, state_column
+from walagent.domain.run import RunState
 from walagent.errors import ConfigError
-from walagent.run import RunState
-from walagent.store import operator, outbox
+from walagent.store import outbox
 from walagent.store.outbox import Connection
+from walagent.store.people import operator
 
 _COLUMNS: Final = ["id", "channel", "kind", "event", "subject", "run_id", "state", "attempt"]
 _MORE: Final = ["next_attempt_at", "error", "result", "cause_run", "created_by", "created_at"]

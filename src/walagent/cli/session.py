@@ -19,11 +19,11 @@ from walagent.config.dsn import DatabaseChoice, Places, choose, open_places
 from walagent.config.environment import Environment, load_env_file
 from walagent.config.loading import load_config
 from walagent.errors import PreconditionError
-from walagent.mask import hide
-from walagent.store.acting import identity_of_token
-from walagent.store.connections import connect
 from walagent.store.errors import NOT_MIGRATED, translating
-from walagent.store.listings import Connection
+from walagent.store.people.listings import Connection
+from walagent.store.sessions.acting import identity_of_token
+from walagent.store.sessions.connections import connect
+from walagent.telemetry.mask import hide
 
 _SLOT_NAME = re.compile("[a-z0-9_]{1,63}")
 _HTTP_ADDRESS = re.compile(r"(.+:)?\d{1,5}")

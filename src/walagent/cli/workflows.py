@@ -13,8 +13,8 @@ from walagent.cli.terminal.table import print_rows
 from walagent.config.yaml_file import read_yaml
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.store import workflow_listings as workflows
-from walagent.store.workflow_listings import Connection, Row
+from walagent.store.people import workflow_listings as workflows
+from walagent.store.people.workflow_listings import Connection, Row
 
 _run = click.argument("run", type=click.IntRange(1))
 _patch = click.option("--patch", default="{}", metavar="JSON", help="Keys to change in the state.")

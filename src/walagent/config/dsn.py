@@ -13,7 +13,7 @@ from walagent.config import Config, Embedded
 from walagent.config.environment import Environment
 from walagent.embedded.paths import default_data_dir
 from walagent.errors import ConfigError, PreconditionError
-from walagent.mask import hide
+from walagent.telemetry.mask import hide
 
 if TYPE_CHECKING:
     from walagent.embedded.server import EmbeddedServer

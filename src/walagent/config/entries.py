@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from walagent.agent.models.registry import find_provider
 from walagent.config.base import (
     CredentialName,
     Duration,
@@ -17,6 +16,7 @@ from walagent.config.base import (
     to_list,
 )
 from walagent.errors import ConfigError
+from walagent.models.registry import find_provider
 
 Op = Literal["insert", "update", "delete", "truncate"]
 Ops = Annotated[

@@ -1,6 +1,6 @@
 """Read settings and secrets from environment variables, `.env` and systemd credentials.
 
-For the configuration; `agent.models.credentials` reads the API keys of models.
+For the configuration; `models.credentials` reads the API keys of models.
 """
 
 import codecs

@@ -34,7 +34,7 @@ from walagent.config.sections import (
     Workers,
 )
 from walagent.config.workflows import WorkflowEntry, WorkflowName
-from walagent.tool_spec import TOOL_NAME, is_tool_name, mcp_tool_name
+from walagent.domain.tool_spec import TOOL_NAME, is_tool_name, mcp_tool_name
 
 
 class Config(Part):

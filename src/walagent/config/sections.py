@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from walagent.agent.tools.templates import arguments_of
 from walagent.config.base import (
     Bytes,
     CredentialName,
@@ -20,6 +19,7 @@ from walagent.config.base import (
     one_or_many,
     to_list,
 )
+from walagent.tools.http_templates import arguments_of
 
 _URL = r"^https?://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?][^\s#\\]*)?$"
 

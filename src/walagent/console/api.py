@@ -26,7 +26,7 @@ from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor
 from psycopg.sql import SQL, Identifier
 from psycopg.types.string import TextLoader
 
-from walagent.concurrency import first_of
+from walagent.base.concurrency import first_of
 from walagent.console.declared import Declared
 from walagent.console.guard import (
     RefusedError,
@@ -49,16 +49,16 @@ from walagent.console.sessions import (
     other_login,
     read_session,
 )
+from walagent.domain.tenant import Actor
 from walagent.errors import DatabaseLostError, LoginRefusedError, WalagentError
 from walagent.http.signed_tokens import FindIdentity
-from walagent.log import log
 from walagent.message import Json
 from walagent.runs.live_replies import LiveReplies
-from walagent.store.acting import Identity, identity_of_token
+from walagent.store.sessions.acting import Identity, identity_of_token
 from walagent.sync.app import Receive, Scope, Send
 from walagent.sync.query import Connecting
 from walagent.sync.role_sessions import RoleUnusableError
-from walagent.tenant import Actor
+from walagent.telemetry.log import log
 
 _MOST_BYTES: Final = 4 << 20  # of a body
 # Compiling the policies of all tables that a query reads takes seconds.

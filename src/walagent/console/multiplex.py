@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from walagent.log import log
 from walagent.message import Json
 from walagent.sync.app import Receive, Scope, Send
+from walagent.telemetry.log import log
 
 MOST: Final = 100  # requests at once
 _MOST_BYTES: Final = 1 << 20  # of an answer

@@ -12,12 +12,12 @@ from psycopg.types.string import TextLoader
 
 from walagent.console.declared import Declared
 from walagent.console.guard import RefusedError
+from walagent.domain.tenant import Actor
 from walagent.message import Json
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.query import NamedQuery, QueryDefinition, Texts
 from walagent.sync.query_shapes import QueryShapes
 from walagent.sync.role_sessions import RoleSessions
-from walagent.tenant import Actor
 
 # int8 and numeric as text: JavaScript's numbers hold neither.
 AS_TEXT: Final = ("int8", "numeric", "pg_lsn", "uuid", "inet", "interval")

@@ -19,7 +19,7 @@ from uuid import UUID
 import orjson
 from psycopg import AsyncConnection
 
-from walagent.concurrency import first_of
+from walagent.base.concurrency import first_of
 from walagent.console.guard import RefusedError
 from walagent.errors import WalagentError
 from walagent.runs.live_replies import LiveReplies, Reader, changes_of

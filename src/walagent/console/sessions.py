@@ -14,8 +14,8 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from walagent.console.guard import RefusedError
 from walagent.http.signed_tokens import FindIdentity, SignedTokenError
-from walagent.store.acting import identity_of_token
-from walagent.store.removal import CREATED
+from walagent.store.install.removal import CREATED
+from walagent.store.sessions.acting import identity_of_token
 
 CODE: Final = "console link"  # the label of codes
 SESSION: Final = "console session"

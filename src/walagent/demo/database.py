@@ -12,8 +12,8 @@ from psycopg.conninfo import make_conninfo
 from walagent.config import Embedded
 from walagent.config.dsn import open_places
 from walagent.errors import DatabaseLostError, PreconditionError
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
 
 Connection = AsyncConnection[Any]
 

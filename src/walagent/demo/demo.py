@@ -10,10 +10,9 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.agent.models.registry import can_plan
 from walagent.app.migrate import migrate
 from walagent.app.serve import Hooks, serve
-from walagent.concurrency import first_of
+from walagent.base.concurrency import first_of
 from walagent.config import Config, Embedded, Http, Replication
 from walagent.config.dsn import Places
 from walagent.demo.database import SLOT, open_database
@@ -22,8 +21,9 @@ from walagent.demo.model import ModelChoice, label_of, register_model
 from walagent.demo.stories import read_stories
 from walagent.demo.summary import Summary, count, score
 from walagent.demo.watch import Observer, TicketRange, Watcher
-from walagent.store.connections import connect
+from walagent.models.registry import can_plan
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
 
 Connection = AsyncConnection[Any]
 

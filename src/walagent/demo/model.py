@@ -6,12 +6,12 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.agent.models import make_model
-from walagent.agent.models.registry import COMMON, find_provider
 from walagent.apply.apply import apply
 from walagent.config import Config, ModelEntry
 from walagent.errors import ConfigError
 from walagent.message import ModelSpec
+from walagent.models import make_model
+from walagent.models.registry import COMMON, find_provider
 from walagent.store.attachments import load_models
 
 DEFAULT = "embedded/e5"

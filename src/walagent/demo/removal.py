@@ -13,8 +13,8 @@ from walagent.config.dsn import Places
 from walagent.demo.database import DATABASE, drop_demo
 from walagent.embedded.ownership import log_path, try_lock
 from walagent.errors import PreconditionError
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
 
 # The databases of a server that initdb does not create, and those with tables or other schemas.
 _DATABASES = (

@@ -10,7 +10,6 @@ from typing import Any
 
 from psycopg import AsyncConnection, Error
 
-from walagent.agent.model import Model
 from walagent.app.migrate import plan_migrations
 from walagent.config import Config
 from walagent.config.dsn import Places
@@ -29,14 +28,17 @@ from walagent.doctor.replication import (
 from walagent.doctor.roles import check_isolation, check_login, check_privileges, check_tables
 from walagent.doctor.server import check_server
 from walagent.errors import PreconditionError, WalagentError
+from walagent.models.model import Model
 from walagent.replication.bootstrap import PUBLICATIONS
-from walagent.store import attachments, budgets, gaps, listings, server
+from walagent.store import attachments, budgets, gaps
 from walagent.store import checkpoint as checkpoints
-from walagent.store.connections import connect
 from walagent.store.errors import translated
-from walagent.store.identity import check_database
-from walagent.store.pooling import check_pooling
-from walagent.store.tool_connections import read_login
+from walagent.store.install import server_facts
+from walagent.store.install.identity import check_database
+from walagent.store.install.pooling import check_pooling
+from walagent.store.people import listings
+from walagent.store.sessions.connections import connect
+from walagent.store.sessions.tool_connections import read_login
 from walagent.wal.publications import missing_publications, published_tables
 from walagent.wal.slots import SystemIdentity, identify_system, inspect_slot
 
@@ -53,8 +55,8 @@ async def examine(
     Args:
         probe: also request one tool call from each model in use, at a cost of a few hundred tokens.
     """
-    facts = await server.read_server(conn)
-    lacking = await server.missing_privileges(conn) if facts.migrated else []
+    facts = await server_facts.read_server(conn)
+    lacking = await server_facts.missing_privileges(conn) if facts.migrated else []
     readable = facts.migrated and not lacking
     for finding in await _examine_server(conn, facts, places, config, readable=readable):
         yield finding
@@ -79,7 +81,7 @@ async def examine(
 
 async def _examine_server(
     conn: Connection,
-    facts: server.ServerFacts,
+    facts: server_facts.ServerFacts,
     places: Places,
     config: Config,
     *,
@@ -103,7 +105,7 @@ async def _examine_server(
 
 
 async def _examine_schema(
-    conn: Connection, facts: server.ServerFacts, places: Places, config: Config
+    conn: Connection, facts: server_facts.ServerFacts, places: Places, config: Config
 ) -> list[Finding]:
     missing = await missing_publications(conn, PUBLICATIONS)
     published = await published_tables(conn, PUBLICATIONS[0])
@@ -113,10 +115,10 @@ async def _examine_schema(
         "schema": [await _migrations(conn), await _database(conn)],
         "role": [
             *check_privileges(facts, ()),
-            *check_isolation(await server.unconfined_roles(conn)),
+            *check_isolation(await server_facts.unconfined_roles(conn)),
         ],
         "tools": await _login(conn, places),
-        "attachments": check_tables(await server.attached_tables(conn), facts.role),
+        "attachments": check_tables(await server_facts.attached_tables(conn), facts.role),
         "publications": check_publications(missing, published, trouble),
         "gaps": check_gaps(await listings.list_gaps(conn)),
         "budgets": await _budgets(conn),
@@ -180,7 +182,7 @@ async def _login(conn: Connection, places: Places) -> Iterator[Finding]:
     except PreconditionError as error:
         return iter([problem(str(error), error.hint)])
     name = login.user(places.tools_dsn)
-    facts = await server.read_tools_login(conn, name)
+    facts = await server_facts.read_tools_login(conn, name)
     refused = None
     if facts.may_log_in:
         try:
@@ -192,4 +194,4 @@ async def _login(conn: Connection, places: Places) -> Iterator[Finding]:
 
 async def _models(conn: Connection) -> Mapping[str, Model | WalagentError]:
     registry = await attachments.load_registry(conn)
-    return dict(build_models(await server.models_in_use(conn), registry))
+    return dict(build_models(await server_facts.models_in_use(conn), registry))

@@ -14,7 +14,7 @@ from walagent.guard.analysis import Allowlist
 from walagent.guard.query import Guard
 from walagent.guard.role import check_role
 from walagent.store.queries import query
-from walagent.store.roles import reset_role, set_role
+from walagent.store.sessions.roles import reset_role, set_role
 
 Connection = AsyncConnection[Any]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from walagent.agent.prompt import prefix_tokens
-from walagent.agent_spec import AgentSpec
+from walagent.deciders.agent_prompt import prefix_tokens
 from walagent.doctor.finding import Finding, ok
+from walagent.domain.agent_spec import AgentSpec
 from walagent.message import ModelSpec
 
 

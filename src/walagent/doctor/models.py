@@ -2,8 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-from walagent.agent.model import Model
-from walagent.agent.models import make_model
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import ModelRejectedError, ModelUnavailableError, WalagentError
 from walagent.message import (
@@ -14,6 +12,8 @@ from walagent.message import (
     ToolChoice,
     ToolSpec,
 )
+from walagent.models import make_model
+from walagent.models.model import Model
 
 _PROBE = Request(
     "You are being tested.",

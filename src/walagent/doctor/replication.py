@@ -9,7 +9,7 @@ from walagent.config.base import in_bytes
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import WalagentError
 from walagent.store.checkpoint import Checkpoint
-from walagent.store.listings import Found
+from walagent.store.people.listings import Found
 from walagent.wal.publications import PublishedTable
 from walagent.wal.slots import SlotState, SystemIdentity
 

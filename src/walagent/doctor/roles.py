@@ -6,7 +6,12 @@ from psycopg import sql
 
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import WalagentError
-from walagent.store.server import AttachedTable, LoginFacts, ServerFacts, UnconfinedRole
+from walagent.store.install.server_facts import (
+    AttachedTable,
+    LoginFacts,
+    ServerFacts,
+    UnconfinedRole,
+)
 
 
 def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Finding]:

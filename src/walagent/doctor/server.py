@@ -7,7 +7,7 @@ from psycopg.sql import Identifier
 from walagent.config import Config
 from walagent.config.base import in_bytes
 from walagent.doctor.finding import Finding, ok, problem, warning
-from walagent.store.server import ServerFacts
+from walagent.store.install.server_facts import ServerFacts
 from walagent.wal.refusals import PLUGIN_LIST
 from walagent.wal.slots import SlotState
 

@@ -5,8 +5,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from walagent.base.extras import install_hint
 from walagent.errors import PreconditionError
-from walagent.extras import install_hint
 
 
 def home() -> Path:

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from walagent.backoff import pause_after
-from walagent.concurrency import Periodic
+from walagent.base.backoff import pause_after
+from walagent.base.concurrency import Periodic
 from walagent.embedded.cluster import prepare
 from walagent.embedded.identity import Identity, find_identity
 from walagent.embedded.ownership import log_path, open_log, try_lock
@@ -24,7 +24,7 @@ from walagent.embedded.paths import default_bindir, default_data_dir
 from walagent.embedded.postmaster import MARK, PORT, Postmaster, is_ours, read_postmaster
 from walagent.embedded.sockets import remove_socket_dir, socket_dir
 from walagent.errors import PreconditionError
-from walagent.log import log
+from walagent.telemetry.log import log
 
 _CHECK = 0.5  # seconds between looks at postmaster.pid, while clients reconnect with backoff
 

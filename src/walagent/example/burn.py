@@ -27,9 +27,9 @@ from walagent.console.api import Application, ConsoleApi, Engine, Offer
 from walagent.console.declared import Declared
 from walagent.console.guard import RefusedError, check_place, cookie_name, cookie_of
 from walagent.errors import ConfigError, WalagentError
-from walagent.log import log
 from walagent.message import Json
 from walagent.sync.app import Receive, Scope, Send
+from walagent.telemetry.log import log
 
 _KEY: Final = ("id",)
 VIEWS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from walagent.demo.model import ModelChoice, register_model
 from walagent.errors import PreconditionError
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 
 Connection = AsyncConnection[Any]
 

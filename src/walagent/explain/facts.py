@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from psycopg import AsyncConnection, Error
 
-from walagent.attachment import Attachment
-from walagent.change import Change, Op
 from walagent.config import Config
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Change, Op
 from walagent.errors import ConfigError, PreconditionError
 from walagent.explain.verdict import (
     AttachmentFacts,
@@ -23,10 +23,11 @@ from walagent.explain.verdict import (
     reader_reasons,
 )
 from walagent.intake.conditions import Deferred, Raised, open_evaluator
-from walagent.lsn import Lsn
 from walagent.matching.match import Match
-from walagent.store import applying, explaining
-from walagent.store.explaining import CurrentRow, KeyedTable, ReaderState, RowRun
+from walagent.postgres.lsn import Lsn
+from walagent.store import applying
+from walagent.store.people import explaining
+from walagent.store.people.explaining import CurrentRow, KeyedTable, ReaderState, RowRun
 from walagent.store.role_reader import open_role_reader
 
 Connection = AsyncConnection[Any]

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from walagent.attachment import Attachment
-from walagent.change import Op
-from walagent.store.explaining import AttachmentState, CurrentRow, ReaderState, RowRun
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Op
+from walagent.store.people.explaining import AttachmentState, CurrentRow, ReaderState, RowRun
 
 _CLOSE = 16 << 10  # bytes; the checkpoint advances when runs are ingested, so a short lag is usual
 

@@ -22,13 +22,13 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 from psycopg.rows import dict_row
 
-from walagent import pgtypes
 from walagent.errors import StatementRefusedError
 from walagent.guard import allowlist
 from walagent.guard.literals import without_literals
 from walagent.guard.querytree import Node, read_nodes
 from walagent.guard.size import Sizes, octets
 from walagent.guard.statement import Statement
+from walagent.postgres import pgtypes
 from walagent.rows.rows import ResultColumn
 from walagent.store.queries import query
 

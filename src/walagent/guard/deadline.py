@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from psycopg import AsyncConnection, Error
 
-from walagent.connection import hang_up
 from walagent.errors import StatementRefusedError
+from walagent.postgres.connection import hang_up
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection, Error
 from walagent.errors import PreconditionError, RoleRefusedError
 from walagent.store.errors import is_passing
 from walagent.store.queries import query
-from walagent.store.roles import reset_role, set_role
+from walagent.store.sessions.roles import reset_role, set_role
 
 
 async def check_role(conn: AsyncConnection[Any]) -> None:

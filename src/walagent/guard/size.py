@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from walagent import pgtypes
 from walagent.errors import StatementRefusedError
 from walagent.guard.querytree import Node
+from walagent.postgres import pgtypes
 
 LARGEST: Final = 1 << 20  # bytes of one value
 TOTAL: Final = 16 << 20  # bytes of all values that functions enlarge

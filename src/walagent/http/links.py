@@ -22,9 +22,9 @@ from starlette.routing import Route
 
 from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.message import Json
-from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.store.outbox import OpenLink, open_link, use_link
+from walagent.store.sessions.connections import connect
 
 _COOKIE: Final = "walagent_link"
 _MOST_BYTES: Final = 8_192  # of a form

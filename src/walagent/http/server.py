@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from walagent.errors import ConfigError
 from walagent.http.direct import offer_direct
 from walagent.http.limits import MAX_HEADER_BYTES, LimitedProtocol, connection_limit
-from walagent.log import log
+from walagent.telemetry.log import log
 
 Application = ASGIApp  # for modules that do not know the framework
 

@@ -12,11 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from walagent.base.extras import install_hint
 from walagent.config.environment import Environment
 from walagent.config.sections import Identity as IdentitySettings
 from walagent.errors import ConfigError
-from walagent.extras import install_hint
-from walagent.store.acting import Identity, identity_of_token
+from walagent.store.sessions.acting import Identity, identity_of_token
 
 if TYPE_CHECKING:
     from jwt import PyJWK

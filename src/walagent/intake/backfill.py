@@ -18,23 +18,23 @@ from typing import Any
 
 from psycopg import AsyncConnection, Error, sql
 
-from walagent.attachment import Attachment
-from walagent.change import Change, Op, Row
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Change, Op, Row
 from walagent.errors import BrokenAttachmentError
 from walagent.intake.conditions import Deferred, Evaluator, Verdict, match_of
 from walagent.intake.new_runs import state_of
 from walagent.intake.placement import place_rows
-from walagent.log import log
-from walagent.lsn import Lsn
 from walagent.matching import document
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.match import Candidates
+from walagent.postgres.lsn import Lsn
+from walagent.postgres.text_values import PARSERS, kind_of
 from walagent.store import backfills, tables
 from walagent.store.backfills import BackfillJob
 from walagent.store.codecs.record import read_record
 from walagent.store.errors import is_passing, translated, translating
 from walagent.store.role_reader import RoleReader, RoleStatement
-from walagent.wal.types import PARSERS, kind_of
+from walagent.telemetry.log import log
 
 CHUNK = 500  # rows
 

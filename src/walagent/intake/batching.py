@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from walagent.attachment import Attachment
-from walagent.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker, Piece
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker, Piece
 from walagent.intake.row_images import RowImages, may_need_images
-from walagent.lsn import Lsn
 from walagent.matching import document
 from walagent.matching.match import Candidates, Posted, TooDeep, alike, matches
 from walagent.matching.origin import Origin, origin_of
@@ -23,6 +22,7 @@ from walagent.matching.registry import (
     is_ours,
     read_attaching,
 )
+from walagent.postgres.lsn import Lsn
 from walagent.store.checkpoint import VersionEffect
 
 GROUP = 1000  # changes of whole transactions that are written in one commit

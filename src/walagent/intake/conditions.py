@@ -15,13 +15,13 @@ from typing import Any
 import orjson
 from psycopg import AsyncConnection, Error
 
-from walagent.attachment import Attachment
-from walagent.change import Change, Relation
+from walagent.base.recent import Recent
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Change, Relation
 from walagent.matching import predicate
 from walagent.matching.document import readable
 from walagent.matching.match import Candidates, Match
 from walagent.matching.predicate import ColumnTypes, Texts
-from walagent.recent import Recent
 from walagent.store import tables
 from walagent.store.codecs.exact import exact
 from walagent.store.errors import is_passing

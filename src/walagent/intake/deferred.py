@@ -8,22 +8,22 @@ definition.
 from collections.abc import Callable
 from dataclasses import replace
 
-from walagent.attachment import Attachment
-from walagent.change import Change, Op
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Change, Op
+from walagent.domain.run import RunSpec, RunState
 from walagent.errors import BrokenAttachmentError
 from walagent.intake.conditions import Deferred, Verdict, open_evaluator
 from walagent.intake.deferred_codec import read_change
 from walagent.intake.new_runs import state_of
-from walagent.lsn import Lsn
 from walagent.matching import document
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.drift import lack
 from walagent.matching.match import Match, touches
 from walagent.moves import End
-from walagent.run import RunSpec, RunState
+from walagent.postgres.lsn import Lsn
 from walagent.store import attachments, deferred
 from walagent.store.checkpoint import to_plain
-from walagent.store.connections import Pool
+from walagent.store.sessions.connections import Pool
 
 _FALSE = "deferred change does not match the resumed attachment"
 _GONE = "deferred change was removed before it was evaluated"

@@ -8,9 +8,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from walagent.change import UNCHANGED, Change, Column, Op, Relation, Row, Value
-from walagent.lsn import Lsn
-from walagent.wal.types import PARSERS, kind_of
+from walagent.domain.change import UNCHANGED, Change, Column, Op, Relation, Row, Value
+from walagent.postgres.lsn import Lsn
+from walagent.postgres.text_values import PARSERS, kind_of
 
 
 def write_change(change: Change) -> str:

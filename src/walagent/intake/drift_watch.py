@@ -4,7 +4,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
 from walagent.store.attachments import cancel_detached
 from walagent.store.errors import translating
 from walagent.store.pausing import pause_drifted

@@ -6,17 +6,17 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent import metrics
-from walagent.attachment import Attachment
-from walagent.change import Begin
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Begin
+from walagent.domain.run import NewRun
 from walagent.intake.batching import Found
 from walagent.intake.conditions import Deferred, Evaluator, Gone, Raised, Verdict
 from walagent.intake.new_runs import new_run, unabsorbed
 from walagent.intake.wakes import candidates_of
 from walagent.matching.document import SizeLimits
 from walagent.matching.match import Candidates, Match, Posted, TooDeep
-from walagent.run import NewRun
 from walagent.store.pausing import pause_broken
+from walagent.telemetry import metrics
 
 Outcome = Verdict | TooDeep
 

@@ -15,16 +15,16 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent import faults
-from walagent.change import Commit, Idle, Item, Op
+from walagent.base import faults
+from walagent.domain.change import Commit, Idle, Item, Op
 from walagent.intake.batching import GROUP, PORTION, SPILL_AFTER, Batch, Batcher
 from walagent.intake.conditions import Evaluator
 from walagent.intake.evaluation import Evaluation
 from walagent.intake.settings import IntakeSettings
 from walagent.intake.standby_hold import HEARTBEAT, StandbyHold
 from walagent.intake.writer import Writer
-from walagent.lsn import Lsn
 from walagent.matching.registry import Registry
+from walagent.postgres.lsn import Lsn
 from walagent.replication.sinks import ResubscribeError, Table, Want, Wants
 from walagent.store import checkpoint as checkpoints
 from walagent.store.attachments import attached_tables

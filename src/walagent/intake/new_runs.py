@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from walagent.change import Begin
+from walagent.domain.change import Begin
+from walagent.domain.run import NewRun, RunState
 from walagent.intake.conditions import Deferred, Gone, Raised, Verdict, match_of
 from walagent.intake.deferred_codec import write_change
 from walagent.matching import document
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.match import Match, TooDeep
-from walagent.run import NewRun, RunState
 
 
 def new_run(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits = SIZE_LIMITS) -> NewRun:

@@ -7,22 +7,22 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.attachment import Attachment
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
+from walagent.domain.attachment import Attachment
 from walagent.intake.backfill import Backfill
 from walagent.intake.conditions import Evaluator, open_evaluator
 from walagent.intake.drift_watch import watch_drift
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
-from walagent.log import log
 from walagent.matching.registry import Registry
 from walagent.replication.sinks import Beside, Opening, SinkSet
 from walagent.store import attachments, backfills
 from walagent.store.checkpoint import Checkpoint
-from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.store.pausing import pause_drifted
 from walagent.store.role_reader import RoleReader, open_role_reader
+from walagent.store.sessions.connections import connect
+from walagent.telemetry.log import log
 
 _IDLE = 60.0  # seconds; idle_in_transaction_session_timeout
 _BACKFILL = 30.0  # seconds between two checks for backfills without a notification

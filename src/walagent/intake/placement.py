@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from walagent.run import NewRun, RunState
+from walagent.domain.run import NewRun, RunState
 from walagent.store import placement
 
 _MOST: Final = 63  # characters of a tenant's name

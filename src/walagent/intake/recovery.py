@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg import AsyncConnection, sql
 
-from walagent.attachment import Attachment
+from walagent.domain.attachment import Attachment
 from walagent.errors import ConfigError
 from walagent.intake.backfill import PresentRow, present_row, runs_of
 from walagent.intake.conditions import Evaluator, open_evaluator
@@ -20,10 +20,10 @@ from walagent.intake.placement import place_rows
 from walagent.replication.resync import Renewal
 from walagent.store import backfills, resyncing, tables
 from walagent.store import checkpoint as checkpoints
-from walagent.store.connections import connect
 from walagent.store.gaps import ChoiceResult, GapChoice
 from walagent.store.resyncing import ResyncCandidate, TimeSpan
 from walagent.store.role_reader import RoleReader, RoleStatement, open_role_reader
+from walagent.store.sessions.connections import connect
 
 _AT_ONCE = 1000  # rows; wide ones have a megabyte
 

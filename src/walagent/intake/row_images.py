@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change, Op, Relation, Row, Value
-from walagent.pgtypes import FIXED_LENGTH
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import UNCHANGED, Change, Op, Relation, Row, Value
+from walagent.postgres.pgtypes import FIXED_LENGTH
 
 # A TOASTed value is longer than this, or the row would fit into a page: only such rows are kept.
 _SHORT: Final = 500  # characters of a row's text

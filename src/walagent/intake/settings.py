@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from walagent.attachment import Attachment
+from walagent.domain.attachment import Attachment
 from walagent.intake.writer import Starter
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.replication.sinks import Table

@@ -8,7 +8,7 @@ the stream has passed the checkpoint's commit, they have that commit, and it can
 
 from collections import deque
 
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 
 HEARTBEAT = 10.0  # seconds; a standby keeps a copy of the slot only after the slot has advanced
 

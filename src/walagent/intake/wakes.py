@@ -6,13 +6,13 @@ are.  Who is woken in the end is asked again when the turn starts.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from walagent.attachment import Attachment
-from walagent.change import Change
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Change
+from walagent.domain.tenant import Actor
 from walagent.intake.conditions import Evaluator
 from walagent.matching.match import Candidates, Posted
 from walagent.store import turns
 from walagent.store.turns import EventPlace, Listeners
-from walagent.tenant import Actor
 
 
 async def candidates_of(evaluator: Evaluator, posted: Sequence[Posted]) -> list[list[Candidates]]:

@@ -8,16 +8,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from walagent.agent_spec import AgentSpec, Authority, Target
-from walagent.attachment import Attachment, Trigger
-from walagent.change import Change, Item, Op, Piece
+from walagent.domain.agent_spec import AgentSpec, Authority, Target
+from walagent.domain.attachment import Attachment, Trigger
+from walagent.domain.change import Change, Item, Op, Piece
 from walagent.errors import ConfigError
 from walagent.intake.conditions import Evaluator, Raised, Verdict, match_of
 from walagent.matching.match import Candidates, Match, alike
 from walagent.store import tables
-from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.store.role_reader import LoginReader
+from walagent.store.sessions.connections import connect
 
 Keep = Callable[[Sequence[Item]], Awaitable[Sequence[Item]]]
 

@@ -5,10 +5,10 @@ from typing import Any, Protocol
 
 from psycopg import AsyncConnection
 
-from walagent import faults
+from walagent.base import faults
+from walagent.domain.run import Claim, NewRun
 from walagent.intake.batching import Batch, Position
 from walagent.intake.placement import place
-from walagent.run import Claim, NewRun
 from walagent.store import checkpoint as checkpoints
 from walagent.store.checkpoint import Checkpoint, Start
 

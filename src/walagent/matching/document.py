@@ -15,9 +15,9 @@ from typing import Any
 
 import orjson
 
-from walagent import pgtypes
-from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change, Op, Relation, Row, Value
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import UNCHANGED, Change, Op, Relation, Row, Value
+from walagent.postgres import pgtypes
 
 _JSON = {pgtypes.JSON: "json", pgtypes.JSONB: "jsonb"}
 _STRAY = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as decoded with surrogateescape

@@ -6,8 +6,8 @@ be older than an ALTER TABLE, and then only its relation describes the table.
 
 from collections.abc import Iterator
 
-from walagent.attachment import Attachment
-from walagent.change import Op, Relation
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Op, Relation
 
 
 def lack(attachment: Attachment, relation: Relation, op: Op) -> str:

@@ -6,10 +6,10 @@ operation matches → not the attachment's own write → not too deep → a watc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change, Op
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import UNCHANGED, Change, Op
+from walagent.domain.tenant import Actor
 from walagent.matching.origin import Origin
-from walagent.tenant import Actor
 
 
 @dataclass(frozen=True, slots=True)

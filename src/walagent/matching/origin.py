@@ -9,7 +9,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 
-from walagent.change import OriginMarker
+from walagent.domain.change import OriginMarker
 
 PREFIX = "walagent"
 _NUMBERS = 3

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from psycopg import sql
 
-from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change, Relation, Row, Unsent, Value
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import UNCHANGED, Change, Relation, Row, Unsent, Value
 from walagent.matching.document import json_columns, row_json
 
 # Characters of one value.  A condition sees whole values only; a larger one would cost the reader

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 import orjson
 
-from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change, Op, Relation
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import UNCHANGED, Change, Op, Relation
+from walagent.domain.tenant import Actor
 from walagent.errors import DecodeError
 from walagent.matching.drift import lack
-from walagent.tenant import Actor
 
 K = TypeVar("K")
 _OWN = ("agent", "attachment")

@@ -16,7 +16,7 @@ from mcp.server.mcpserver import Context
 
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, PreconditionError
-from walagent.mask import hide
+from walagent.telemetry.mask import hide
 
 TOKEN: Final = "WALAGENT_MCP_TOKEN"  # noqa: S105 - a name
 PERSON_TOKEN: Final = "WALAGENT_MCP_PERSON_TOKEN"  # noqa: S105 - a name

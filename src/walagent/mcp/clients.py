@@ -10,17 +10,17 @@ from typing import Any, Final, Protocol
 
 from psycopg import AsyncConnection
 
-from walagent.agent.tools.callee import Callee
-from walagent.agent.tools.offered import Offered
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
+from walagent.base.extras import install_hint
 from walagent.config import Config, McpServerEntry
 from walagent.config.environment import Environment
+from walagent.domain.tool_spec import Effect, Tool, mcp_tool_name
 from walagent.errors import ConfigError, ToolFailedError
-from walagent.extras import install_hint
-from walagent.log import log
 from walagent.message import Json
 from walagent.store.tools import fingerprints, known_tools, register_mcp_tool
-from walagent.tool_spec import Effect, Tool, mcp_tool_name
+from walagent.telemetry.log import log
+from walagent.tools.callee import Callee
+from walagent.tools.mcp_offers import Offered
 
 Connection = AsyncConnection[Any]
 _RETRY: Final = 60.0  # seconds between attempts to reach a server
@@ -75,7 +75,7 @@ def make_clients(config: Config, environment: Environment) -> Clients | None:
     if not config.mcp_servers:
         return None
     try:
-        from walagent.agent.tools import mcp, mcp_server  # noqa: PLC0415 - an extra
+        from walagent.tools import mcp, mcp_connection  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "mcp":
             raise
@@ -84,14 +84,14 @@ def make_clients(config: Config, environment: Environment) -> Clients | None:
         ) from error
     return mcp.McpServers(
         [
-            mcp_server.ServerSpec(
+            mcp_connection.ServerSpec(
                 name,
                 entry.command or (),
                 entry.url or "",
                 _secret(name, entry.token, environment) if entry.token else None,
                 {**entry.env, **{n: _secret(name, n, environment) for n in entry.credentials}},
                 {
-                    tool: mcp_server.AllowedTool(Effect(each.effect), each.timeout)
+                    tool: mcp_connection.AllowedTool(Effect(each.effect), each.timeout)
                     for tool, each in entry.tools.items()
                 },
                 entry.connect,

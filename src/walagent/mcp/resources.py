@@ -19,9 +19,9 @@ from walagent.ask.health import Breaker
 from walagent.config import AskSettings
 from walagent.config.dsn import Places
 from walagent.errors import WalagentError
-from walagent.mask import mask
 from walagent.store import questions
 from walagent.store.errors import translating
+from walagent.telemetry.mask import mask
 
 TABLE: Final = "walagent://table/{name}"
 SAVED: Final = "walagent://saved/{number}"

@@ -19,17 +19,17 @@ from walagent.ask.health import Health
 from walagent.ask.options import Options
 from walagent.config import AskSettings
 from walagent.config.dsn import Places
+from walagent.domain.run import RunState
 from walagent.errors import WalagentError
-from walagent.mask import mask
 from walagent.mcp.resources import McpResources
 from walagent.rows.rows import Rows
-from walagent.run import RunState
-from walagent.store import listings, operator
-from walagent.store.acting import identity_of_token
-from walagent.store.connections import connect
 from walagent.store.errors import translating
-from walagent.store.listings import Connection, Found
-from walagent.store.run_filter import RunFilter
+from walagent.store.people import listings, operator
+from walagent.store.people.listings import Connection, Found
+from walagent.store.people.run_filter import RunFilter
+from walagent.store.sessions.acting import identity_of_token
+from walagent.store.sessions.connections import connect
+from walagent.telemetry.mask import mask
 
 MOST: Final = 50_000  # characters of rows or of a schema: about 12,000 tokens
 _MOST_ERROR: Final = 500  # characters of a run's error

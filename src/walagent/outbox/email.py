@@ -11,13 +11,13 @@ from email.utils import format_datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
+from walagent.base.extras import install_hint
 from walagent.errors import (
     ConfigError,
     DeliveryDelayedError,
     DeliveryRefusedError,
     OutcomeUnknownError,
 )
-from walagent.extras import install_hint
 from walagent.outbox.text import text_of
 from walagent.store.outbox import Delivery
 

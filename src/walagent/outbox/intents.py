@@ -2,11 +2,11 @@
 
 import time
 
-from walagent import faults
+from walagent.base import faults
+from walagent.domain.run import Claim
 from walagent.message import ToolCall
-from walagent.run import Claim
 from walagent.store import outbox
-from walagent.store.connections import Pool
+from walagent.store.sessions.connections import Pool
 
 _STALE = 2.0  # seconds after which a check of the lease is repeated before a call outside
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
-from walagent.agent.tools.http import HostRules
-from walagent.agent.tools.http_request import HttpRequest
+from walagent.base.extras import install_hint
 from walagent.errors import (
     ConfigError,
     DeliveryDelayedError,
     DeliveryRefusedError,
     WalagentError,
 )
-from walagent.extras import install_hint
-from walagent.log import log
 from walagent.message import Json
 from walagent.outbox.text import text_of
 from walagent.outbox.webhook import Post
 from walagent.store.outbox import Delivery
+from walagent.telemetry.log import log
+from walagent.tools.http import HostRules
+from walagent.tools.http_request import HttpRequest
 
 if TYPE_CHECKING:
     from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient

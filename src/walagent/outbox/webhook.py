@@ -13,9 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from walagent.agent.tools.addresses import resolve
-from walagent.agent.tools.http import HostRules, host_of
-from walagent.agent.tools.http_request import HttpRequest, Limits
 from walagent.errors import (
     DeliveryDelayedError,
     DeliveryRefusedError,
@@ -24,9 +21,12 @@ from walagent.errors import (
 )
 from walagent.outbox.text import payload_of
 from walagent.store.outbox import Delivery
+from walagent.tools.addresses import resolve
+from walagent.tools.http import HostRules, host_of
+from walagent.tools.http_request import HttpRequest, Limits
 
 if TYPE_CHECKING:
-    from walagent.agent.tools.http_exchange import Said
+    from walagent.tools.http_exchange import Said
 
 _LATER: Final = frozenset({408, 425, 429})  # of the answers 4xx, those that ask for another attempt
 _LIMITS: Final = Limits(4096, 15.0)
@@ -81,7 +81,7 @@ class Post:
             DeliveryDelayedError: it was not accepted, or the answer is missing.
             DeliveryRefusedError: it is not accepted.
         """
-        from walagent.agent.tools.http_exchange import send  # noqa: PLC0415 - imports httpx2
+        from walagent.tools.http_exchange import send  # noqa: PLC0415 - imports httpx2
 
         parts = urlsplit(request.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)

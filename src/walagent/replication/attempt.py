@@ -10,11 +10,10 @@ from typing import Any, Never
 
 from psycopg import AsyncConnection
 
-from walagent.concurrency import first_of
+from walagent.base.concurrency import first_of
 from walagent.config import Replication
 from walagent.config.dsn import Logins
 from walagent.errors import GapError
-from walagent.log import log
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
 from walagent.replication.checkpoint_lock import check_locks
 from walagent.replication.feed import Feed
@@ -33,8 +32,9 @@ from walagent.replication.sinks import (
 from walagent.replication.source import Source, check_source, hold_checkpoint
 from walagent.replication.status_watch import watch_status
 from walagent.store.checkpoint import Checkpoint
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
+from walagent.telemetry.log import log
 from walagent.wal.options import StreamOptions
 from walagent.wal.refusals import LOST
 from walagent.wal.slots import Blocker

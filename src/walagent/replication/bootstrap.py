@@ -10,11 +10,11 @@ from psycopg.conninfo import make_conninfo
 
 from walagent.config import Replication
 from walagent.errors import DatabaseLostError, PreconditionError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.store import checkpoint as checkpoints
 from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 from walagent.wal.slots import (
     Blocker,
     check_use,

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 
 from walagent.errors import DatabaseLostError
 from walagent.store import checkpoint as checkpoints
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 
 _PATIENCE = 2.0  # seconds; a shorter lock is not reported
 

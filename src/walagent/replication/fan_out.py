@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from walagent.change import Begin, Idle, Item, Piece
+from walagent.domain.change import Begin, Idle, Item, Piece
 from walagent.replication.sinks import Answers, Table, Want, Wants
 
 _LIMIT: Final = 10_000

@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 from typing import Never, Protocol
 
-from walagent import faults
-from walagent.change import Begin, Commit, Idle, Item
-from walagent.lsn import Lsn
+from walagent.base import faults
+from walagent.domain.change import Begin, Commit, Idle, Item
+from walagent.postgres.lsn import Lsn
 from walagent.replication.sinks import ResubscribeError, Sink, Table, first_needed, tables_of
 
 

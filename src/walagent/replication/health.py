@@ -3,9 +3,9 @@
 import time
 from collections.abc import Sequence
 
-from walagent.log import log
 from walagent.replication.feed import Feed
 from walagent.replication.slot_watch import SlotWatch
+from walagent.telemetry.log import log
 
 _WITHHELD = "server waits for a standby in synchronized_standby_slots"
 _TWICE = 2  # checks; a single one can coincide with a normal wait

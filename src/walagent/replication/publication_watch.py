@@ -11,15 +11,15 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
 from walagent.errors import GapError
-from walagent.log import log
 from walagent.replication.bootstrap import PUBLICATIONS
 from walagent.replication.fan_out import FanOut
 from walagent.replication.source import SILENCED
 from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
+from walagent.telemetry.log import log
 from walagent.wal.publications import published_as
 
 _CHECK = 5.0  # seconds between two checks; a gap starts at the last one without a problem

@@ -4,8 +4,8 @@ import asyncio
 import time
 from typing import Never
 
-from walagent.backoff import pause_after
-from walagent.concurrency import event_within, first_of
+from walagent.base.backoff import pause_after
+from walagent.base.concurrency import event_within, first_of
 from walagent.errors import (
     DatabaseLostError,
     FencedError,
@@ -14,7 +14,6 @@ from walagent.errors import (
     SlotBusyError,
     StreamLostError,
 )
-from walagent.log import log
 from walagent.replication.attempt import Following, StreamAttempt
 from walagent.replication.health import ReaderHealth
 from walagent.replication.sinks import ResubscribeError, Table
@@ -22,8 +21,9 @@ from walagent.replication.slot_watch import SlotWatch
 from walagent.replication.source import release_slot
 from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
+from walagent.telemetry.log import log
 from walagent.wal.refusals import LOST
 
 _STANDBY = 0.5  # seconds between attempts of a standby

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
 from walagent.errors import ConflictError, DatabaseLostError, WalagentError
-from walagent.log import log
 from walagent.replication.sinks import Answers, Sink, Table, TableRequest, requests_of
 from walagent.store import gaps
 from walagent.store.errors import translating
+from walagent.telemetry.log import log
 
 _COMPARE = 0.1  # seconds between two comparisons, in memory
 _AGAIN: Final = 5.0  # seconds until a request that was refused is repeated

@@ -18,7 +18,7 @@ from psycopg import AsyncConnection, Error
 from walagent.config import Replication
 from walagent.config.dsn import Places
 from walagent.errors import ConfigError, GapError, SlotBusyError, WalagentError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.replication.bootstrap import (
     Waiting,
     alone,
@@ -30,8 +30,8 @@ from walagent.replication.bootstrap import (
 from walagent.replication.source import check_source
 from walagent.store import checkpoint as checkpoints
 from walagent.store import gaps
-from walagent.store.connections import connect
 from walagent.store.gaps import ChoiceResult, Gap
+from walagent.store.sessions.connections import connect
 from walagent.wal.slots import (
     NewSlot,
     SystemIdentity,

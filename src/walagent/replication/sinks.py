@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from psycopg import AsyncConnection
 
-from walagent.change import Item
 from walagent.config import Replication
-from walagent.lsn import Lsn
+from walagent.domain.change import Item
+from walagent.postgres.lsn import Lsn
 from walagent.store.checkpoint import Checkpoint
 
 Table = tuple[str, str]  # schema and name

@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from walagent import metrics
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
 from walagent.config import Replication
 from walagent.config.base import in_bytes
 from walagent.errors import FencedError, WalagentError
-from walagent.log import log
 from walagent.replication.slot_retention import Backlog, Sign
 from walagent.store import gaps, status
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
+from walagent.telemetry import metrics
+from walagent.telemetry.log import log
 
 _CHECK = 2.0  # seconds between two checks
 # For one statement: a check that cannot write is repeated.

@@ -7,12 +7,12 @@ from psycopg import AsyncConnection
 
 from walagent.config import Replication
 from walagent.errors import GapError, StreamLostError
-from walagent.log import log
 from walagent.store import checkpoint as checkpoints
 from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
+from walagent.telemetry.log import log
 from walagent.wal.refusals import LOST
 from walagent.wal.slots import (
     SlotState,

@@ -7,11 +7,11 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent import metrics
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
 from walagent.replication.health import ReaderHealth
 from walagent.store import budgets, status
 from walagent.store.errors import translating
+from walagent.telemetry import metrics
 
 _UPDATE = 5.0  # seconds between two updates, and the timeout of one
 _REST = 1.0  # seconds after an update that took that long

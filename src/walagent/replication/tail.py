@@ -22,8 +22,18 @@ from typing import Final, Literal, Never
 
 from psycopg import AsyncConnection
 
-from walagent.backoff import pause_after
-from walagent.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker, Piece, Relation
+from walagent.base.backoff import pause_after
+from walagent.domain.change import (
+    Begin,
+    Change,
+    Commit,
+    Idle,
+    Item,
+    Op,
+    OriginMarker,
+    Piece,
+    Relation,
+)
 from walagent.errors import (
     ConfigError,
     DatabaseLostError,
@@ -32,10 +42,10 @@ from walagent.errors import (
     SlotBusyError,
     StreamLostError,
 )
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.store.checkpoint import has_checkpoint
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
 from walagent.store.tables import oids_of, type_names
 from walagent.wal import json_lines, wal2json_text
 from walagent.wal.options import StreamOptions

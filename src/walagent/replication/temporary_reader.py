@@ -16,9 +16,8 @@ from typing import Any, Final, Never
 from psycopg import AsyncConnection
 from psycopg.errors import InsufficientPrivilege
 
-from walagent import metrics
-from walagent.backoff import pause_after
-from walagent.concurrency import Periodic, event_within, first_of
+from walagent.base.backoff import pause_after
+from walagent.base.concurrency import Periodic, event_within, first_of
 from walagent.config import Replication
 from walagent.config.base import in_bytes
 from walagent.config.dsn import Logins
@@ -30,7 +29,6 @@ from walagent.errors import (
     StreamLostError,
     WalagentError,
 )
-from walagent.log import log
 from walagent.replication.attempt import log_blockers
 from walagent.replication.bootstrap import PUBLICATIONS, refuse_standby
 from walagent.replication.fan_out import FanOut
@@ -38,8 +36,10 @@ from walagent.replication.feed import Feed
 from walagent.replication.publication_watch import notice_lost
 from walagent.replication.requests import keep_requests
 from walagent.store import gaps, status
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
+from walagent.telemetry import metrics
+from walagent.telemetry.log import log
 from walagent.wal.options import StreamOptions
 from walagent.wal.publications import missing_publications
 from walagent.wal.slots import Blocker, check_room

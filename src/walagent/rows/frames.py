@@ -9,8 +9,8 @@ from decimal import Decimal
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from walagent import pgtypes
 from walagent.errors import PreconditionError
+from walagent.postgres import pgtypes
 
 if TYPE_CHECKING:
     from walagent.rows.rows import Rows

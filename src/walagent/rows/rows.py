@@ -10,8 +10,8 @@ from typing import Any, Final
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
 
-from walagent import pgtypes
 from walagent.message import Json
+from walagent.postgres import pgtypes
 from walagent.rows import frames
 
 _HAS_MONTHS: Final = re.compile(r"mon|year").search  # their length depends on the calendar

@@ -8,11 +8,9 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from walagent import metrics
+from walagent.domain.run import Claim, RunSpec, RunState, Step
 from walagent.errors import BudgetExceededError, WalagentError
-from walagent.log import log
 from walagent.moves import RunEvent
-from walagent.run import Claim, RunSpec, RunState, Step
 from walagent.runs.awake_timeout import awake_for
 from walagent.runs.error_policy import Outcome, outcome_of
 from walagent.runs.executor import Executor
@@ -21,6 +19,8 @@ from walagent.store import budgets, runs
 from walagent.store.errors import translating
 from walagent.store.pausing import pause_broken
 from walagent.store.runs import Spent
+from walagent.telemetry import metrics
+from walagent.telemetry.log import log
 
 _BUSY = 5.0  # seconds until a run is retried whose attachment a transaction was changing
 

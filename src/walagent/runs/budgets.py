@@ -6,10 +6,10 @@
 import time
 from collections.abc import Sequence
 
-from walagent import metrics
-from walagent.log import log
-from walagent.run import RunSpec
+from walagent.domain.run import RunSpec
 from walagent.store.budgets import BudgetScope, Refusal
+from walagent.telemetry import metrics
+from walagent.telemetry.log import log
 
 _QUIET = 60.0  # seconds between two log lines about one budget
 

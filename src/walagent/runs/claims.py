@@ -5,8 +5,8 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.attachment import Attachment
-from walagent.run import Claim, RunSpec
+from walagent.domain.attachment import Attachment
+from walagent.domain.run import Claim, RunSpec
 from walagent.store import attachments
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from walagent.backoff import delay
+from walagent.base.backoff import delay
+from walagent.domain.run import Claim, RunState
 from walagent.errors import (
     BrokenAttachmentError,
     BudgetExceededError,
@@ -19,7 +20,6 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import Json
-from walagent.run import Claim, RunState
 
 
 @dataclass(frozen=True, slots=True)

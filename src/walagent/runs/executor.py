@@ -12,11 +12,10 @@ from decimal import Decimal
 from itertools import count
 from typing import Any, TypeVar
 
-from walagent import faults, metrics
-from walagent.agent.model import Model
-from walagent.agent.models.cost import cost_of
-from walagent.agent.transcript import reply_to_json, request_to_json, without_thinking
-from walagent.backoff import pause_after
+from walagent.base import faults
+from walagent.base.backoff import pause_after
+from walagent.domain.run import RunSpec, RunState, Step, StepKind
+from walagent.domain.transcript import reply_to_json, request_to_json, without_thinking
 from walagent.errors import (
     DatabaseLostError,
     ModelLimitedError,
@@ -25,6 +24,8 @@ from walagent.errors import (
     StepTakenError,
 )
 from walagent.message import Json, Message, ModelSpec, Reply, Request, Text
+from walagent.models.cost import cost_of
+from walagent.models.model import Model
 from walagent.moves import (
     Act,
     Acting,
@@ -43,16 +44,16 @@ from walagent.moves import (
     Wait,
     fail,
 )
-from walagent.run import RunSpec, RunState, Step, StepKind
-from walagent.runs.admission import ApprovalNeeded
 from walagent.runs.live_replies import LiveReply
 from walagent.runs.metering import count_usage, counting
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
 from walagent.runs.step_log import StepLog
+from walagent.runs.tools.admission import ApprovalNeeded
 from walagent.store import runs
 from walagent.store.errors import translating
 from walagent.store.runs import NewStep, Record
+from walagent.telemetry import metrics
 
 T = TypeVar("T")
 _TRIES = 3  # of one call that a person waits for

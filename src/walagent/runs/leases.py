@@ -10,13 +10,13 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
+from walagent.domain.run import Claim
 from walagent.errors import DatabaseLostError
-from walagent.log import log
-from walagent.run import Claim
 from walagent.store import runs
-from walagent.store.connections import Pool, why_not
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import Pool, why_not
+from walagent.telemetry.log import log
 
 Connection = AsyncConnection[Any]
 

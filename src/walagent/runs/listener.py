@@ -7,8 +7,8 @@ from typing import Any
 from psycopg import AsyncConnection, Error
 
 from walagent.errors import WalagentError
-from walagent.log import log
-from walagent.store.connections import Pool
+from walagent.store.sessions.connections import Pool
+from walagent.telemetry.log import log
 
 _CHANNELS = ("walagent_runs", "walagent_cancel", "walagent_budgets")
 _CHECK = 20.0  # seconds between checks of the LISTEN connection

@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from walagent.agent_spec import Finish
-from walagent.run import RunSpec
+from walagent.domain.agent_spec import Finish
+from walagent.domain.run import RunSpec
 
 _KINDS = frozenset({"agent", "turn"})
 

@@ -4,7 +4,6 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 
-from walagent import metrics
 from walagent.errors import (
     ModelLimitedError,
     ModelRejectedError,
@@ -13,6 +12,7 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import Usage
+from walagent.telemetry import metrics
 
 _OUTCOMES: Mapping[type[WalagentError], str] = {
     ModelLimitedError: "limited",

@@ -10,10 +10,10 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent import metrics
-from walagent.log import log
 from walagent.store import pruning
 from walagent.store.errors import translating
+from walagent.telemetry import metrics
+from walagent.telemetry.log import log
 
 BATCH = 500  # about 20 ms
 _REST = 1.0  # pause, as a multiple of the time of the last batch

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from walagent.errors import DatabaseLostError
 from walagent.store import runs
-from walagent.store.connections import Pool
 from walagent.store.errors import translating
 from walagent.store.runs import Record, RecordOutcome
+from walagent.store.sessions.connections import Pool
 
 _GROUP = 200  # records of one transaction at most
 

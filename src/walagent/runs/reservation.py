@@ -8,22 +8,22 @@ import time
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from walagent.agent.loop import since_retry
-from walagent.agent.models.cost import (
+from walagent.deciders.loop import since_retry
+from walagent.domain.run import RunSpec
+from walagent.errors import BudgetExceededError, LimitReachedError
+from walagent.message import ModelSpec, Request
+from walagent.models.cost import (
     LEAST_OUTPUT,
     is_free,
     within,
     worst_case,
     worst_case_cost,
 )
-from walagent.errors import BudgetExceededError, LimitReachedError
-from walagent.message import ModelSpec, Request
-from walagent.run import RunSpec
 from walagent.runs.budgets import Budgets
 from walagent.runs.step_log import StepLog
 from walagent.store import budgets
 from walagent.store.budgets import Refusal, WorstCase
-from walagent.store.connections import Pool
+from walagent.store.sessions.connections import Pool
 
 _HINT = "Run walagent agents budgets to see what is left, and when they reset."
 

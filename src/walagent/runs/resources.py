@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from walagent.agent.model import Model
+from walagent.models.model import Model
 from walagent.moves import Kind
 from walagent.runs.budgets import Budgets
 from walagent.runs.live_replies import LiveReplies
 from walagent.runs.recorder import Recorder
-from walagent.store.connections import Pool
+from walagent.store.sessions.connections import Pool
 
 
 async def _nothing_to_prepare(_model: str, _tenant: str) -> None:

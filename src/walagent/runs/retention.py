@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from walagent.concurrency import Periodic
+from walagent.base.concurrency import Periodic
 from walagent.config import Retention
 from walagent.errors import WalagentError
-from walagent.log import log
 from walagent.runs.pruning import prune
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
+from walagent.telemetry.log import log
 
 
 async def keep_pruning(dsn: Callable[[], str], retention: Retention) -> None:

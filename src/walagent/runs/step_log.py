@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from walagent.domain.run import Claim, Step, StepKind
 from walagent.message import Json
 from walagent.moves import ToolReply, ToolRequest
-from walagent.run import Claim, Step, StepKind
 from walagent.store import runs
-from walagent.store.connections import Pool
 from walagent.store.runs import NewStep, Spent
+from walagent.store.sessions.connections import Pool
 
 Asks = Callable[[ToolRequest], Awaitable[ToolReply]]
 

@@ -18,12 +18,12 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent import __version__, faults
-from walagent.backoff import pause_after
-from walagent.concurrency import event_within
+from walagent import __version__
+from walagent.base import faults
+from walagent.base.backoff import pause_after
+from walagent.base.concurrency import event_within
+from walagent.domain.run import Claim, RunSpec
 from walagent.errors import DatabaseLostError, WalagentError
-from walagent.log import log
-from walagent.run import Claim, RunSpec
 from walagent.runs.attempt import RunAttempt
 from walagent.runs.claims import Definitions
 from walagent.runs.leases import Held, Leases
@@ -33,6 +33,7 @@ from walagent.runs.resources import Resources
 from walagent.store import budgets, runs
 from walagent.store.checkpoint import Start
 from walagent.store.runs import ClaimScope
+from walagent.telemetry.log import log
 
 _FIRST = 64  # runs to begin with
 _SIGN_OFF = 3.0  # seconds to release runs and unregister

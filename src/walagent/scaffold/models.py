@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx2
 
-from walagent.agent.models.embedded import PROVIDER as EMBEDDED
 from walagent.errors import WalagentError
 from walagent.message import Json
+from walagent.models.embedded import PROVIDER as EMBEDDED
 
 # For each variable with a key, an inexpensive registered model with a known price.
 BY_KEY = {

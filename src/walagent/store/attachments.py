@@ -7,11 +7,11 @@ from psycopg import AsyncConnection
 from psycopg.errors import InvalidName
 from psycopg.rows import dict_row
 
-from walagent.agent_spec import AgentSpec
-from walagent.attachment import Attachment
+from walagent.domain.agent_spec import AgentSpec
+from walagent.domain.attachment import Attachment
+from walagent.domain.run import Claim
 from walagent.errors import BrokenAttachmentError, WalagentError
 from walagent.message import ModelSpec, PriceBand
-from walagent.run import Claim
 
 Connection = AsyncConnection[Any]
 

@@ -8,8 +8,8 @@ import orjson
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from walagent.attachment import Attachment
-from walagent.lsn import Lsn
+from walagent.domain.attachment import Attachment
+from walagent.postgres.lsn import Lsn
 from walagent.store.codecs.exact import exact
 
 Connection = AsyncConnection[Any]

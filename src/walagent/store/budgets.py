@@ -7,8 +7,8 @@ from typing import Any, Self
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
+from walagent.domain.run import Claim, RunSpec
 from walagent.message import Json
-from walagent.run import Claim, RunSpec
 from walagent.store.queries import query
 from walagent.store.runs import Spent
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
+from walagent.domain.run import Claim
 from walagent.message import Json
-from walagent.run import Claim
-from walagent.store.connections import to_json
+from walagent.store.sessions.connections import to_json
 
 Connection = AsyncConnection[Any]
 

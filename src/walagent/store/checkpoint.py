@@ -9,9 +9,9 @@ from typing import Any, Final
 import orjson
 from psycopg import AsyncConnection
 
+from walagent.domain.run import Claim, NewRun, RunState
 from walagent.errors import FencedError
-from walagent.lsn import Lsn
-from walagent.run import Claim, NewRun, RunState
+from walagent.postgres.lsn import Lsn
 from walagent.store.codecs.exact import exact, read_json
 from walagent.store.queries import query
 

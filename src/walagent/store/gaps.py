@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]

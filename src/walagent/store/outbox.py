@@ -8,11 +8,11 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.rows import class_row, dict_row
 
+from walagent.domain.run import Claim
 from walagent.errors import ConfigError
 from walagent.message import Json, ToolCall
-from walagent.run import Claim
 from walagent.store.queries import query
-from walagent.store.tool_connections import ToolConnection
+from walagent.store.sessions.tool_connections import ToolConnection
 
 Connection = AsyncConnection[Any]
 

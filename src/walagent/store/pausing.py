@@ -4,8 +4,8 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.log import log
 from walagent.store import attachments
+from walagent.telemetry.log import log
 
 
 async def pause_broken(

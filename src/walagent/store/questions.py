@@ -11,8 +11,8 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
+from walagent.domain.run import Claim
 from walagent.message import Json
-from walagent.run import Claim
 from walagent.store.codecs.lossy import LossyJson, LossyText
 from walagent.store.runs import ClaimScope, claim_runs
 

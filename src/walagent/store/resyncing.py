@@ -8,7 +8,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection, sql
 from psycopg.rows import class_row
 
-from walagent.attachment import Attachment
+from walagent.domain.attachment import Attachment
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]

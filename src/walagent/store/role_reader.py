@@ -14,14 +14,14 @@ import orjson
 from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
 from psycopg.pq import TransactionStatus
 
-from walagent.connection import TEXT_FORMS
+from walagent.domain.tenant import Actor
 from walagent.errors import LoginRefusedError, PreconditionError
 from walagent.message import Json
+from walagent.postgres.connection import TEXT_FORMS
 from walagent.store.codecs.exact import exact
 from walagent.store.codecs.raw import RawJsonb, RawText, RawTexts, has_no_encoding
-from walagent.store.connections import connect
-from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
-from walagent.store.tool_connections import (
+from walagent.store.sessions.connections import connect
+from walagent.store.sessions.tool_connections import (
     DISCARD,
     ToolsLogin,
     acting,
@@ -29,7 +29,7 @@ from walagent.store.tool_connections import (
     name_transaction,
     read_login,
 )
-from walagent.tenant import Actor
+from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
 
 Connection = AsyncConnection[Any]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
+from walagent.domain.run import Claim, RunState, Step, StepKind
 from walagent.message import Json, ToolCall, Usage
-from walagent.run import Claim, RunState, Step, StepKind
 from walagent.store.codecs.lossy import LossyJson, LossyText
 
 Connection = AsyncConnection[Any]

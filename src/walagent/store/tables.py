@@ -6,7 +6,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent import pgtypes
+from walagent.postgres import pgtypes
 
 Connection = AsyncConnection[Any]
 Name = tuple[str, str]  # schema and table

@@ -6,11 +6,11 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.agent_spec import Authority
+from walagent.domain.agent_spec import Authority
+from walagent.domain.run import Claim
 from walagent.message import Json, ToolCall
-from walagent.run import Claim
 from walagent.store.runs import NewStep
-from walagent.store.tool_connections import ToolConnection, ToolTransaction
+from walagent.store.sessions.tool_connections import ToolConnection, ToolTransaction
 
 Connection = AsyncConnection[Any]
 

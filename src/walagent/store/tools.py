@@ -6,9 +6,9 @@ from typing import Any, Protocol
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
+from walagent.domain.tool_spec import Effect
 from walagent.message import Json
 from walagent.store.queries import query
-from walagent.tool_spec import Effect
 
 Connection = AsyncConnection[Any]
 

@@ -7,15 +7,15 @@ from uuid import uuid4
 
 from psycopg import AsyncConnection, sql
 
-from walagent.attachment import Attachment
+from walagent.domain.attachment import Attachment
+from walagent.domain.run import Claim
+from walagent.domain.tenant import Actor
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.run import Claim
 from walagent.store import applying, attachments, runs
 from walagent.store.codecs.lossy import LossyJson
 from walagent.store.queries import query
 from walagent.store.runs import ClaimScope
-from walagent.tenant import Actor
 
 Connection = AsyncConnection[Any]
 

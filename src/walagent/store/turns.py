@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from psycopg import AsyncConnection
 
+from walagent.domain.run import Claim
 from walagent.message import Json
-from walagent.run import Claim
 from walagent.store.codecs.lossy import LossyJson, LossyText
 
 Connection = AsyncConnection[Any]

@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 from psycopg import AsyncConnection
 
+from walagent.domain.run import Claim
 from walagent.message import Json
-from walagent.run import Claim
-from walagent.store.tool_connections import ToolConnection
+from walagent.store.sessions.tool_connections import ToolConnection
 
 Connection = AsyncConnection[Any]
 

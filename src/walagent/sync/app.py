@@ -16,11 +16,9 @@ import orjson
 
 from walagent.errors import WalagentError
 from walagent.http.direct import direct_of
-from walagent.log import log
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.definition import Definition
 from walagent.sync.engine import ShapeEngine
-from walagent.sync.log import INFINITE, Offset
 from walagent.sync.messages import MUST_REFETCH, up_to_date
 from walagent.sync.query import NamedQuery, QueryDefinition, QueryShape
 from walagent.sync.request import (
@@ -33,7 +31,9 @@ from walagent.sync.request import (
     parse_request,
 )
 from walagent.sync.shape import LiveShape
+from walagent.sync.shape_log import INFINITE, Offset
 from walagent.sync.subset import read_subset
+from walagent.telemetry.log import log
 
 # As ASGI defines them, and as servers type them.
 Scope = MutableMapping[str, Any]

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
 
-from walagent import pgtypes
 from walagent.errors import WalagentError
+from walagent.postgres import pgtypes
 from walagent.sync.definition import Definition
 from walagent.sync.expression import Node, columns_of
 from walagent.sync.snapshot import select

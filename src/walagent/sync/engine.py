@@ -19,26 +19,25 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from walagent.backoff import pause_after
-from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece
-from walagent.concurrency import Periodic
+from walagent.base.backoff import pause_after
+from walagent.base.concurrency import Periodic
+from walagent.domain.change import Begin, Change, Commit, Idle, Item, Op, Piece
 from walagent.errors import DatabaseLostError, LoginRefusedError, WalagentError
-from walagent.log import log
 from walagent.replication.fan_out import FanOut, Interrupted, Missed
 from walagent.replication.sinks import Table, Want
-from walagent.store.connections import Pool, open_pool
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import Pool, open_pool
 from walagent.sync.checks import ShapeRefusedError, check_definition, refusal_of
 from walagent.sync.definition import Definition
 from walagent.sync.evaluate import evaluate
 from walagent.sync.expression import quote_name, quote_text
 from walagent.sync.lines import SnapshotLines
-from walagent.sync.log import CHUNK_BYTES
 from walagent.sync.messages import snapshot_end
 from walagent.sync.predicate import compile_where
 from walagent.sync.query_shapes import QueryShapes
 from walagent.sync.role_sessions import RoleSessions
 from walagent.sync.shape import RowChange, Shape, ShapeChange, lacks_values
+from walagent.sync.shape_log import CHUNK_BYTES
 from walagent.sync.snapshot import (
     Visible,
     copy_lines,
@@ -50,6 +49,7 @@ from walagent.sync.snapshot import (
     select,
 )
 from walagent.sync.table import ShapeTable
+from walagent.telemetry.log import log
 from walagent.wal.publications import published_as
 
 _NAME: Final = "walagent sync"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from walagent import pgtypes
+from walagent.postgres import pgtypes
 from walagent.sync.expression import Among, Binary, Column, Literal, Node, Quantified, Test, Unary
 from walagent.sync.table import ShapeTable
 

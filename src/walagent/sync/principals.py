@@ -8,7 +8,7 @@ from typing import Final
 from psycopg import Error
 
 from walagent.http.signed_tokens import FindIdentity, SignedTokenError
-from walagent.store.acting import identity_of_token
+from walagent.store.sessions.acting import identity_of_token
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.query import Connecting
 

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from psycopg import AsyncConnection
 
-from walagent.log import log
 from walagent.replication.sinks import Table
 from walagent.sync.checks import ShapeRefusedError, refusal_of
 from walagent.sync.query import (
@@ -23,6 +22,7 @@ from walagent.sync.query import (
 from walagent.sync.reading_role import reading_role
 from walagent.sync.role_sessions import RoleSessions
 from walagent.sync.snapshot import Visible
+from walagent.telemetry.log import log
 
 _LOOK = 10.0  # seconds between two looks at whether a shape is used
 _OF_POSTGRESQL = frozenset({"pg_catalog", "information_schema", "pg_toast"})

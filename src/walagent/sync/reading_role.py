@@ -6,7 +6,7 @@ from psycopg import AsyncConnection, Error
 from psycopg.sql import SQL, Identifier, Literal
 
 from walagent.errors import PreconditionError
-from walagent.store.removal import CREATED
+from walagent.store.install.removal import CREATED
 
 _LOGIN: Final = """
 select r.rolsuper or r.rolbypassrls, 'walagent_sync_' || d.oid,

@@ -13,7 +13,7 @@ import orjson
 from walagent.sync.definition import Definition
 from walagent.sync.expression import Node
 from walagent.sync.lexer import WhereError, tokens
-from walagent.sync.log import Offset, parse_offset
+from walagent.sync.shape_log import Offset, parse_offset
 from walagent.sync.where import parse_where
 
 _NUMBER: Final = re.compile(r"([0-9]{1,7})")

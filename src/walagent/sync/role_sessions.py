@@ -14,26 +14,26 @@ from typing import Any, Final, TypeVar
 import orjson
 from psycopg import AsyncClientCursor
 
-from walagent import pgtypes
-from walagent.connection import TEXT_FORMS
+from walagent.domain.tenant import Actor
 from walagent.errors import WalagentError
-from walagent.log import log
 from walagent.message import Json
+from walagent.postgres import pgtypes
+from walagent.postgres.connection import TEXT_FORMS
 from walagent.replication.sinks import Table
-from walagent.store.connections import open_pool
 from walagent.store.errors import translating
-from walagent.store.step_session import split_record
-from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
-from walagent.store.tool_connections import (
+from walagent.store.sessions.connections import open_pool
+from walagent.store.sessions.step_session import split_record
+from walagent.store.sessions.tool_connections import (
     SignedFunction,
     ToolConnections,
     ToolTransaction,
     name_transaction,
     open_tool_connections,
 )
+from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
 from walagent.sync.query import Found, QueryDefinition, Texts, bound, key_of, tables_of_plan
 from walagent.sync.snapshot import read_snapshot
-from walagent.tenant import Actor
+from walagent.telemetry.log import log
 
 _CONNECTIONS: Final = 4
 _PATH: Final = "pg_catalog, public, pg_temp"

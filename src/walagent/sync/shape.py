@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
-from walagent.change import UNCHANGED, Change, Op
+from walagent.domain.change import UNCHANGED, Change, Op
 from walagent.message import Json
 from walagent.sync.definition import Definition
-from walagent.sync.log import INFINITE, Offset, ShapeLog
 from walagent.sync.messages import row_message, up_to_date
 from walagent.sync.predicate import Predicate, needed_values
+from walagent.sync.shape_log import INFINITE, Offset, ShapeLog
 from walagent.sync.table import ShapeTable, schema_header
 
 _ASKED: Final = 120.0  # seconds since the last request: twice as long as an event stream

@@ -16,7 +16,7 @@ from psycopg.abc import PQGen
 from psycopg.generators import copy_from
 from psycopg.pq.abc import PGconn
 
-from walagent.connection import TEXT_FORMS
+from walagent.postgres.connection import TEXT_FORMS
 from walagent.sync.expression import Node, quote_name
 from walagent.sync.table import ShapeTable
 

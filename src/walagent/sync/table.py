@@ -11,9 +11,9 @@ import orjson
 from psycopg import AsyncConnection
 from psycopg.postgres import types as registry
 
-from walagent import pgtypes
-from walagent.change import Row, Value
+from walagent.domain.change import Row, Value
 from walagent.message import Json
+from walagent.postgres import pgtypes
 
 _TABLE: Final = """
 select c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relrowsecurity, c.relreplident::text,

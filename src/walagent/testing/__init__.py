@@ -8,7 +8,8 @@
 This module is public and stable between releases.
 """
 
-from walagent.agent.models.scripted.model import (
+from walagent.models.scripted.script_file import read_script
+from walagent.models.scripted.scripted_model import (
     Answer,
     Fault,
     Rule,
@@ -18,7 +19,6 @@ from walagent.agent.models.scripted.model import (
     call,
     in_turn,
 )
-from walagent.agent.models.scripted.script_file import read_script
 from walagent.testing.contract import PROVIDER_CHECKS, ProviderCheck
 from walagent.testing.deciders import DECIDER_CHECKS, DeciderCase, DeciderCheck
 from walagent.testing.provider import FakeProvider, Received

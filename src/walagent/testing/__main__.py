@@ -9,8 +9,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from walagent.agent.models.scripted.script_file import read_script
 from walagent.errors import ConfigError
+from walagent.models.scripted.script_file import read_script
 from walagent.testing.provider import FakeProvider, wire_formats
 
 

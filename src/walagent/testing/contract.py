@@ -11,9 +11,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from walagent.agent.model import Model
-from walagent.agent.models import build_model
-from walagent.agent.models.scripted.model import Answer, Fault, call
 from walagent.errors import (
     ModelLimitedError,
     ModelRejectedError,
@@ -33,6 +30,9 @@ from walagent.message import (
     ToolSpec,
     Usage,
 )
+from walagent.models import build_model
+from walagent.models.model import Model
+from walagent.models.scripted.scripted_model import Answer, Fault, call
 from walagent.testing.provider import KEY, FakeProvider
 
 ProviderCheck = Callable[[str], Awaitable[None]]

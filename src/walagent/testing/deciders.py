@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import orjson
 
+from walagent.domain.run import RunSpec, Step, StepKind
 from walagent.message import ModelSpec
 from walagent.moves import Act, Ask, Decider, End, Move, Note, Wait
-from walagent.run import RunSpec, Step, StepKind
 
 _MODEL = ModelSpec("model", "scripted", "model")
 

@@ -11,10 +11,6 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
-from walagent.agent.models.registry import find_provider, providers
-from walagent.agent.models.replies import as_object
-from walagent.agent.models.scripted.model import USAGE, Answer, Fault, Rule, Script
-from walagent.agent.models.wire import Body, WireError, WireFormat, need
 from walagent.errors import (
     ConfigError,
     ModelLimitedError,
@@ -23,6 +19,10 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import Json, ModelSpec, Request, Usage
+from walagent.models.registry import find_provider, providers
+from walagent.models.replies import as_object
+from walagent.models.scripted.scripted_model import USAGE, Answer, Fault, Rule, Script
+from walagent.models.wire_format import Body, WireError, WireFormat, need
 from walagent.testing.http_server import HttpServer, Incoming, Outgoing
 
 KEY = "fake-key"  # the key that it accepts

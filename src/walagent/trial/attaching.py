@@ -9,13 +9,13 @@ from psycopg import AsyncConnection
 
 from walagent.app.migrate import is_new, migrate, plan_migrations
 from walagent.apply.apply import apply_unlocked
-from walagent.attachment import Attachment
 from walagent.config import Config
+from walagent.domain.attachment import Attachment
+from walagent.domain.tenant import Actor
 from walagent.errors import ConfigError, PreconditionError
 from walagent.message import Json
 from walagent.store import attachments, trials
 from walagent.store.trials import only_one
-from walagent.tenant import Actor
 
 Connection = AsyncConnection[Any]
 

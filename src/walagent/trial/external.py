@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from walagent.agent.tools.callee import Callee
-from walagent.agent.tools.python import PythonTool, ToolContext
-from walagent.agent.tools.statements import bound
-from walagent.agent.transcript import reply_from_json
-from walagent.agent_spec import AgentSpec
+from walagent.domain.agent_spec import AgentSpec
+from walagent.domain.run import Step, StepKind
+from walagent.domain.tool_spec import Effect, Tool
+from walagent.domain.transcript import reply_from_json
 from walagent.message import Json, ToolCall
-from walagent.run import Step, StepKind
-from walagent.tool_spec import Effect, Tool
+from walagent.tools.callee import Callee
+from walagent.tools.python import PythonTool, ToolContext
+from walagent.tools.statements import bound
 
 OUTSIDE: Final = frozenset({Effect.IDEMPOTENT, Effect.UNSAFE})
 _ANSWER: Final = "not called: this is a trial; continue as if the call had succeeded"

@@ -9,9 +9,9 @@ from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from walagent.store import trials
-from walagent.store.connections import connect
 from walagent.store.role_reader import RoleReader
-from walagent.store.tool_connections import ToolsLogin
+from walagent.store.sessions.connections import connect
+from walagent.store.sessions.tool_connections import ToolsLogin
 
 Connection = AsyncConnection[Any]
 

@@ -14,30 +14,31 @@ from typing import Any
 
 from psycopg import AsyncConnection, sql
 
-from walagent.agent.models import make_model
-from walagent.agent.models.cost import worst_case_cost
-from walagent.agent.tools.python import find_tools
-from walagent.app.resources import agent_resources
-from walagent.attachment import Attachment
+from walagent.domain.attachment import Attachment
+from walagent.domain.run import Claim, RunSpec
 from walagent.errors import ConfigError, PreconditionError
 from walagent.intake.backfill import PresentRow, present_row, runs_of
 from walagent.intake.conditions import Evaluator
 from walagent.matching.document import SizeLimits
 from walagent.message import Json, ModelSpec
+from walagent.models import make_model
+from walagent.models.cost import worst_case_cost
 from walagent.moves import Prompt
-from walagent.run import Claim, RunSpec
 from walagent.runs.attempt import RunAttempt
 from walagent.runs.resources import Resources
-from walagent.runs.toolbox import Toolbox
-from walagent.store import attachments, listings, tables, trials
+from walagent.runs.tools.toolbox import Toolbox
+from walagent.store import attachments, tables, trials
 from walagent.store.changed_rows import Changes, changed_rows
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.people import listings
 from walagent.store.role_reader import RoleReader, RoleStatement
-from walagent.store.tool_connections import ToolConnections, read_login
+from walagent.store.sessions.connections import connect
+from walagent.store.sessions.tool_connections import ToolConnections, read_login
+from walagent.tools.python import find_tools
 from walagent.trial.attaching import Wanted, attach_for_trial
 from walagent.trial.external import NoCalls, NotCalled, calls_not_made, harmless
 from walagent.trial.session import HeldPool, HeldReader, open_held
+from walagent.workers.worker_resources import agent_resources
 
 Connection = AsyncConnection[Any]
 

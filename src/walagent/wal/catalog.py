@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
 
-from walagent.change import Column, Relation
-from walagent.encodings import CODECS
+from walagent.domain.change import Column, Relation
 from walagent.errors import PreconditionError
+from walagent.postgres.encodings import CODECS
 from walagent.wal.connection import server_encoding, take_bytes
 from walagent.wal.options import quote_text
 from walagent.wal.refusals import refused

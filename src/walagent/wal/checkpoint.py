@@ -1,8 +1,8 @@
 """The position of a stream: the open transaction, and how far the stream was read."""
 
-from walagent.change import Begin, Commit, Idle
+from walagent.domain.change import Begin, Commit, Idle
 from walagent.errors import DecodeError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.wal.protocol import parse_keepalive
 
 

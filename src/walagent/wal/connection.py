@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
 
-from walagent.connection import TEXT_FORMS, open_connection
 from walagent.errors import StreamLostError
+from walagent.postgres.connection import TEXT_FORMS, open_connection
 from walagent.wal.options import StreamOptions, start_command
 from walagent.wal.refusals import refused
 from walagent.wal.transport import Transport, start_copy

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from struct import Struct
 
 from walagent.errors import DecodeError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from walagent.change import Relation
+from walagent.domain.change import Relation
 from walagent.wal.protocol import HEADER
 from walagent.wal.rowcode import RowDecoder, compile_rows
 

@@ -6,7 +6,7 @@ Times are seconds of one monotonic clock that the caller reads.
 from enum import Enum, auto
 from typing import Final
 
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 
 ANSWER: Final = 10.0  # seconds that the server has to reply to a probe
 

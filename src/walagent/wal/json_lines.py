@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import orjson
 
-from walagent.change import UNCHANGED, Begin, Change, Commit, OriginMarker, Row, Value
+from walagent.domain.change import UNCHANGED, Begin, Change, Commit, OriginMarker, Row, Value
 
 Json = Any  # accepted by orjson
 

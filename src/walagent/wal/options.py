@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from walagent.errors import ConfigError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 
 Plugin = Literal["pgoutput", "wal2json"]
 MARKER_PREFIX: Final = "walagent"

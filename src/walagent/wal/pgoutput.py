@@ -14,12 +14,22 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from walagent.change import UNCHANGED, Begin, Column, Commit, Op, Relation, Row, Unsent, Value
+from walagent.domain.change import (
+    UNCHANGED,
+    Begin,
+    Column,
+    Commit,
+    Op,
+    Relation,
+    Row,
+    Unsent,
+    Value,
+)
 from walagent.errors import DecodeError
-from walagent.lsn import Lsn
-from walagent.pgtypes import type_name
+from walagent.postgres.lsn import Lsn
+from walagent.postgres.pgtypes import type_name
+from walagent.postgres.text_values import PARSERS, kind_of
 from walagent.wal.cursor import Cursor, time_of
-from walagent.wal.types import PARSERS, kind_of
 
 _BEGIN: Final = Struct(">QqI")
 _COMMIT: Final = Struct(">BQQq")

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from walagent.errors import DecodeError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 
 XLOG_DATA: Final = ord("w")
 KEEPALIVE: Final = ord("k")

@@ -13,9 +13,9 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class, despite its name
 from typing import Any, Final, cast
 
-from walagent.change import UNCHANGED, Change, Column, Op, Relation, Row
-from walagent.lsn import Lsn
-from walagent.wal.types import ValueKind, kind_of
+from walagent.domain.change import UNCHANGED, Change, Column, Op, Relation, Row
+from walagent.postgres.lsn import Lsn
+from walagent.postgres.text_values import ValueKind, kind_of
 
 UNFIT: Final = (IndexError, StructError, ValueError, ArithmeticError, KeyError)
 

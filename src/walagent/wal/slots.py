@@ -17,14 +17,14 @@ from psycopg import AsyncConnection, Error
 from psycopg.errors import DuplicateObject, QueryCanceled, UndefinedObject
 from psycopg.rows import class_row
 
-from walagent.connection import open_connection
 from walagent.errors import (
     GapError,
     PreconditionError,
     SlotBusyError,
     WalagentError,
 )
-from walagent.lsn import Lsn
+from walagent.postgres.connection import open_connection
+from walagent.postgres.lsn import Lsn
 from walagent.wal.connection import answering, connect_replication
 from walagent.wal.options import Plugin, quote_name
 from walagent.wal.publications import missing_publications

@@ -17,11 +17,11 @@ from typing import Any, Final, Never, TypeVar
 
 from psycopg import AsyncConnection
 
-from walagent import faults
-from walagent.change import Item, Relation
-from walagent.concurrency import first_of
+from walagent.base import faults
+from walagent.base.concurrency import first_of
+from walagent.domain.change import Item, Relation
 from walagent.errors import StreamLostError, WalagentError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.wal.catalog import read_catalog
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.deadman import Deadman

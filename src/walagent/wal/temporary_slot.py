@@ -12,8 +12,8 @@ from typing import Any
 from psycopg import AsyncConnection, Error
 from psycopg.errors import DuplicateObject
 
-from walagent.connection import open_connection
 from walagent.errors import SlotBusyError
+from walagent.postgres.connection import open_connection
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions, quote_name
 from walagent.wal.refusals import refused

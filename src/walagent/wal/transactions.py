@@ -10,9 +10,9 @@ protocol 1.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
-from walagent.change import Begin, Change, Commit, Item, Op, OriginMarker, Piece, Relation
+from walagent.domain.change import Begin, Change, Commit, Item, Op, OriginMarker, Piece, Relation
 from walagent.errors import DecodeError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.wal import pgoutput
 from walagent.wal.checkpoint import StreamPosition
 from walagent.wal.decoders import MOST_COMPILED, Decoders

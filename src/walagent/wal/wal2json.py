@@ -32,10 +32,20 @@ from typing import Any, Final, cast
 
 import orjson
 
-from walagent.change import Begin, Change, Commit, Item, Op, OriginMarker, Piece, Relation, Row
-from walagent.encodings import to_utf8
+from walagent.domain.change import (
+    Begin,
+    Change,
+    Commit,
+    Item,
+    Op,
+    OriginMarker,
+    Piece,
+    Relation,
+    Row,
+)
 from walagent.errors import DecodeError
-from walagent.lsn import Lsn
+from walagent.postgres.encodings import to_utf8
+from walagent.postgres.lsn import Lsn
 from walagent.wal.catalog import DatabaseCatalog
 from walagent.wal.checkpoint import StreamPosition
 from walagent.wal.options import MARKER_PREFIX

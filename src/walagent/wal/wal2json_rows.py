@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
-from walagent.change import UNCHANGED, Column, Relation, Row, Value
-from walagent.pgtypes import FIXED_LENGTH, SQL_NAMES, type_name
+from walagent.domain.change import UNCHANGED, Column, Relation, Row, Value
+from walagent.postgres.pgtypes import FIXED_LENGTH, SQL_NAMES, type_name
 
 Reader = Callable[[Any], Value]
 Cells = Sequence[Mapping[str, Any]]  # [{"name": …, "type": …, "value": …}, …]

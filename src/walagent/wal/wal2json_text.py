@@ -8,7 +8,7 @@ pgoutput did not send one.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from walagent.change import (
+from walagent.domain.change import (
     UNCHANGED,
     Begin,
     Change,

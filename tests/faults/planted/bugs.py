@@ -52,7 +52,7 @@ BUGS = (
             Before(
                 "two-transactions-python",
                 'await conn.conn.execute("commit; begin")\n'
-                "from walagent.store.tool_connections import name_transaction\n"
+                "from walagent.store.sessions.tool_connections import name_transaction\n"
                 "transaction = replace(transaction, name=await name_transaction(conn.conn))\n"
                 "await tool_calls.open_step(transaction, claim, work.seq, work.call, role, rest)",
             ),

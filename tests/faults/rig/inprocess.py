@@ -15,31 +15,31 @@ from psycopg import AsyncConnection
 
 from tests.faults.rig.stage import TOOLS
 from tests.faults.rig.waiting import DEADLINE, until_true
-from walagent import faults
-from walagent.agent.model import Model
-from walagent.agent.tools.python import find_tools
-from walagent.app.resources import agent_resources
+from walagent.base import faults
 from walagent.config import Replication
 from walagent.errors import SlotBusyError
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
 from walagent.matching.registry import Registry
+from walagent.models.model import Model
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
 from walagent.replication.feed import Feed
 from walagent.replication.source import check_source
-from walagent.runs.toolbox import Toolbox
+from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments
 from walagent.store import checkpoint as checkpoints
 from walagent.store.checkpoint import Checkpoint
-from walagent.store.connections import connect, open_pool
 from walagent.store.role_reader import RoleReader
-from walagent.store.tool_connections import open_tool_connections
+from walagent.store.sessions.connections import connect, open_pool
+from walagent.store.sessions.tool_connections import open_tool_connections
+from walagent.tools.python import find_tools
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import ReplicationStream
 from walagent.wal.transactions import PgoutputTransactions
+from walagent.workers.worker_resources import agent_resources
 
 Done = Callable[[], Awaitable[bool]]
 

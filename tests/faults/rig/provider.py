@@ -21,7 +21,7 @@ from psycopg import AsyncConnection
 from tests.faults.rig.processes import Process, free_port
 from tests.faults.rig.stage import Place, script_of, set_latency
 from tests.faults.rig.waiting import fetch, until_true
-from walagent.agent.untrusted import unframed
+from walagent.domain.untrusted import unframed
 from walagent.message import Request, Text
 from walagent.testing import Answer, FakeProvider, Rule, Script, read_script
 

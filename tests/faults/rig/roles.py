@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.faults.rig.stage import Place
 from tests.faults.rig.waiting import fetch
-from walagent.store.tool_connections import ensure_login
+from walagent.store.sessions.tool_connections import ensure_login
 
 _TABLES = """
 create table witness (seq bigint generated always as identity, who name, wrote text);

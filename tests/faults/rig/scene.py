@@ -14,11 +14,11 @@ from psycopg import AsyncConnection
 from tests.faults.rig.inprocess import ingest, work
 from tests.faults.rig.stage import CLOCK, SCHEMA, TOOLS, Place, add_model
 from tests.faults.rig.waiting import fetch
-from walagent import faults
-from walagent.agent.models.scripted.model import ScriptedModel, call
-from walagent.agent.tools.python import find_tools
+from walagent.base import faults
 from walagent.message import Message
+from walagent.models.scripted.scripted_model import ScriptedModel, call
 from walagent.store.tools import register_python_tools
+from walagent.tools.python import find_tools
 
 OF_INTAKE = tuple(p for p in faults.POINTS if p.startswith(("frame.", "intake.")))
 OF_WORKER = tuple(p for p in faults.POINTS if p not in OF_INTAKE)

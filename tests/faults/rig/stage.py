@@ -16,11 +16,11 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.agent.tools.python import find_tools
 from walagent.config import Replication
 from walagent.message import Json
 from walagent.replication.bootstrap import ensure_slot
 from walagent.store.tools import register_python_tools
+from walagent.tools.python import find_tools
 from walagent.wal.options import Plugin
 
 Figure = Callable[..., None]  # what, value, unit: see the fixture of this name

@@ -18,8 +18,8 @@ from tests.faults.rig.stage import Place, make_ready
 from tests.faults.rig.waiting import fetch, until_true
 from tests.helpers.mailbox import Mailbox
 from tests.helpers.web import Web
-from walagent.agent.models.scripted.model import Answer, call
 from walagent.message import Message, Request, Text
+from walagent.models.scripted.scripted_model import Answer, call
 from walagent.testing import FakeProvider
 
 KILLED = -9

@@ -7,11 +7,11 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import rows, run_all, value
-from walagent.agent.models import build_model
 from walagent.apply.apply import apply
 from walagent.config.environment import Environment
 from walagent.config.loading import parse_text
 from walagent.message import Usage
+from walagent.models import build_model
 from walagent.store.attachments import load_models
 from walagent.testing import FakeProvider, call
 

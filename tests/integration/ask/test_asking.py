@@ -12,8 +12,6 @@ from psycopg import AsyncConnection
 from tests.helpers.database import column, rows, run_all, value
 from tests.helpers.guard import STAGE
 from tests.integration.wal.reading import until
-from walagent.agent.models import build_model
-from walagent.agent.models.scripted.model import Answer, ScriptedCall
 from walagent.ask.answering import become
 from walagent.ask.asking import Asker, AskResources
 from walagent.ask.catalog import Catalog
@@ -30,7 +28,9 @@ from walagent.errors import (
 from walagent.guard.query import Guard
 from walagent.guard.role import check_role
 from walagent.message import Json
-from walagent.store.connections import connect, open_pool
+from walagent.models import build_model
+from walagent.models.scripted.scripted_model import Answer, ScriptedCall
+from walagent.store.sessions.connections import connect, open_pool
 from walagent.testing import FakeProvider, Fault, call
 
 COUNT = "select country, count(*) as n from customer group by 1 order by 1"

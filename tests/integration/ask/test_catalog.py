@@ -7,14 +7,14 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import column, rows, run_all, session, value
-from walagent.agent.models.embedded.encoder import check_machine, shared_e5
 from walagent.ask.catalog import Catalog, CatalogSettings
 from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
 from walagent.errors import PreconditionError
 from walagent.guard.query import Guard
-from walagent.store import schema
-from walagent.store.connections import open_pool
+from walagent.models.embedded.encoder import check_machine, shared_e5
+from walagent.store import application_schema
+from walagent.store.sessions.connections import open_pool
 
 TABLES = """
 create type mood as enum ('good', 'bad');
@@ -188,14 +188,16 @@ async def test_readers_see_the_old_or_the_new_never_half(conn: AsyncConnection, 
     new = [{"schema": "s", "name": f"t{n}", "of": "new"} for n in range(25, 75)]
     async with session(dsn) as writer:
         async with writer.transaction():
-            await schema.keep_index(writer, "r", "1", old)
+            await application_schema.keep_index(writer, "r", "1", old)
         async with writer.transaction():
-            await schema.keep_index(writer, "r", "2", new)
-            assert {t["of"] for t in await schema.load_index(conn, "r", "1")} == {"old"}
-            assert len(await schema.load_index(conn, "r", "1")) == 50
-            assert await schema.load_index(conn, "r", "2") == []
-        assert await schema.load_index(conn, "r", "1") == []
-        assert [t["of"] for t in await schema.load_index(conn, "r", "2")] == ["new"] * 50
+            await application_schema.keep_index(writer, "r", "2", new)
+            assert {t["of"] for t in await application_schema.load_index(conn, "r", "1")} == {"old"}
+            assert len(await application_schema.load_index(conn, "r", "1")) == 50
+            assert await application_schema.load_index(conn, "r", "2") == []
+        assert await application_schema.load_index(conn, "r", "1") == []
+        assert [t["of"] for t in await application_schema.load_index(conn, "r", "2")] == [
+            "new"
+        ] * 50
 
 
 @pytest.mark.parametrize("analyzed", [True, False])

@@ -10,7 +10,7 @@ from tests.helpers.database import rows
 from tests.integration.ask.test_asking import COUNT, answer, plan, scene, step
 from walagent.ask.decider import PromptLimits, QuestionDecider
 from walagent.ask.options import Options
-from walagent.run import Step, StepKind
+from walagent.domain.run import Step, StepKind
 from walagent.store.questions import SessionHistory
 from walagent.testing import DECIDER_CHECKS, DeciderCase
 from walagent.testing import call as reply

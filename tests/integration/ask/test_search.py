@@ -15,12 +15,12 @@ from psycopg import AsyncConnection
 from tests.helpers.database import value
 from tests.helpers.guard import TRACES
 from tests.integration.ask.test_asking import COUNT, answer, plan, scene, step
-from walagent.agent.untrusted import RULE, unframed
 from walagent.ask.answering import searcher_of
 from walagent.ask.plan import PlanStep, plan_schema
 from walagent.ask.search import SearchSpec, carry_out, make_searcher
 from walagent.config import AskSettings
 from walagent.config.environment import Environment
+from walagent.domain.untrusted import RULE, unframed
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
 from walagent.testing import call

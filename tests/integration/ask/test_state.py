@@ -17,8 +17,7 @@ from tests.helpers.queue import set_clock
 from tests.integration.ask.test_asking import COUNT, Scene, answer, plan, scene, step
 from tests.integration.cli.test_ask import ANSWER, KEY, PLAN, QUESTION, shell
 from tests.integration.cli.user import PATIENCE, User
-from walagent import AsyncClient, metrics
-from walagent.agent.models.scripted.model import Answer
+from walagent import AsyncClient
 from walagent.ask.asking import Asker, AskResources
 from walagent.ask.history import messages, size, too_old
 from walagent.ask.options import Options
@@ -31,8 +30,10 @@ from walagent.errors import (
     PreconditionError,
 )
 from walagent.message import Request, Text
-from walagent.store.connections import open_pool
+from walagent.models.scripted.scripted_model import Answer
 from walagent.store.questions import SessionHistory, Turn
+from walagent.store.sessions.connections import open_pool
+from walagent.telemetry import metrics
 from walagent.testing import Fault, call
 
 TWO = [plan(step("a", COUNT)), answer("Twenty in each.")]

@@ -17,10 +17,10 @@ from tests.integration.ask.test_asking import answer, plan, step
 from tests.integration.cli.test_ask import ANSWER, COUNT, KEY, PLAN, QUESTION, Shell, shell
 from tests.integration.cli.test_asking import SHOP
 from tests.integration.cli.user import empty_database
-from walagent.agent.models.scripted.model import Answer
 from walagent.config import AskSettings
 from walagent.errors import DatabaseLostError, ModelUnavailableError
 from walagent.message import ModelSpec
+from walagent.models.scripted.scripted_model import Answer
 from walagent.supervisor import (
     CircuitBreakerOpenError,
     CoordinationPattern,

@@ -18,7 +18,7 @@ from tests.helpers.database import (
     value,
 )
 from tests.helpers.queue import add_runs
-from walagent.store.audit import Head, audit_heads, verify_audit
+from walagent.store.people.audit import Head, audit_heads, verify_audit
 
 CANARY = "s3cr3t-of-the-canary"
 

@@ -17,8 +17,8 @@ from tests.helpers.database import run_all, until, value
 from tests.helpers.guard import STAGE
 from tests.helpers.imports import imports
 from tests.integration.cli.user import PATIENCE, Ended, User
-from walagent.agent.models.scripted.model import Answer
 from walagent.message import Request
+from walagent.models.scripted.scripted_model import Answer
 from walagent.testing import FakeProvider, Fault, call
 
 KEY = "SHOP_API_KEY"

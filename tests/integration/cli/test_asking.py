@@ -20,9 +20,9 @@ from tests.helpers.database import rows, run_all, value
 from tests.integration.cli.test_ask import ANSWER, KEY, PLAN, QUESTION, Shell, shell
 from tests.integration.cli.user import Ended, User, empty_database
 from walagent.ask.analyst_role import make_analyst
+from walagent.base.extras import install_hint
 from walagent.cli import main
 from walagent.errors import PreconditionError
-from walagent.extras import install_hint
 from walagent.testing import FakeProvider, call
 
 SAYS = "Twenty in each country."

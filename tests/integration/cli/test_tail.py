@@ -16,8 +16,8 @@ import pytest
 from psycopg import Connection
 
 from tests.integration.cli.user import Started, User, empty_database, until
-from walagent.lsn import Lsn
 from walagent.message import Json
+from walagent.postgres.lsn import Lsn
 
 OURS = "select count(*) from pg_replication_slots where database = current_database()"
 

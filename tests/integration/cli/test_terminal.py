@@ -13,8 +13,8 @@ from tests.helpers.database import column, value
 from tests.integration.cli.terminal import CTRL_C, CTRL_D, CTRL_R, UP, Terminal, at_terminal
 from tests.integration.cli.test_ask import ANSWER, PLAN, QUESTION, shell
 from tests.integration.cli.user import PATIENCE, User
-from walagent.agent.models.scripted.model import Answer, ScriptedCall
 from walagent.message import Request
+from walagent.models.scripted.scripted_model import Answer, ScriptedCall
 from walagent.testing import Fault, call
 
 PROMPT = "walagent> "

@@ -13,9 +13,9 @@ from tests.helpers.daemon import daemon
 from tests.helpers.database import role, rows, run_all, session, value
 from tests.integration.cli.terminal import CTRL_D, at_terminal
 from tests.integration.cli.user import User
-from walagent.agent.models.scripted.model import call
 from walagent.cli.threads.talk import Conversation
-from walagent.store import threads
+from walagent.models.scripted.scripted_model import call
+from walagent.store.people import threads
 
 AGENT = """
 insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 from tests.helpers.database import refused, role, rows, run_all, session, value
 from tests.helpers.people import person
 from walagent.errors import ConfigError
-from walagent.store.compat import install_pgagentos, remove_pgagentos
+from walagent.store.install.compat import install_pgagentos, remove_pgagentos
 
 SOURCE = Path(__file__).read_text()
 OBJECTS = """

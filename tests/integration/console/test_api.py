@@ -17,8 +17,8 @@ from walagent.config.sections import Http, MutationEntry
 from walagent.console.declared import declared_mutations, declared_queries
 from walagent.console.sessions import leave_all, make_code
 from walagent.http.server import listen, serve_on
-from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
 from walagent.sync.app import Receive, Scope, Send
 
 PEOPLE = """

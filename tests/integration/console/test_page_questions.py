@@ -12,9 +12,9 @@ from psycopg.conninfo import make_conninfo
 from tests.helpers.asked import SCRIPT, analyst
 from tests.helpers.database import role, run_all, session, value
 from tests.helpers.people import person, token_of
-from walagent.app.page_questions import PageQuestions
 from walagent.config import AskSettings
 from walagent.console.guard import RefusedError
+from walagent.console.questions import PageQuestions
 from walagent.message import Json
 
 TICKETS = """

@@ -16,14 +16,14 @@ from tests.helpers.burn import note_migrations
 from tests.helpers.database import role, rows, run_all, session, until, value
 from tests.helpers.people import person, token_of
 from walagent.app.console import make_api
-from walagent.app.page_trials import MayTry, PageTrials
 from walagent.config import Config
 from walagent.config.dsn import Logins, Places
 from walagent.config.sections import Http
 from walagent.console.guard import RefusedError
+from walagent.console.trials import MayTry, PageTrials
 from walagent.http.server import listen, serve_on
 from walagent.message import Json
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 from walagent.sync.app import Receive, Scope, Send
 
 TABLES = """

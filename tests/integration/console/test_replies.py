@@ -12,10 +12,10 @@ from psycopg import AsyncConnection
 from tests.helpers.database import run_all, value
 from tests.helpers.live import Engine, Writing, desk, no_shapes
 from tests.helpers.people import token_of
-from walagent.agent.models.scripted.model import Fault, ScriptedModel, call, in_turn
 from walagent.console.api import ConsoleApi, Offer
 from walagent.console.guard import hosts_of
 from walagent.http.server import listen, serve_on
+from walagent.models.scripted.scripted_model import Fault, ScriptedModel, call, in_turn
 
 
 async def test_a_member_reads_a_reply_as_it_is_written(conn: AsyncConnection, dsn: str) -> None:

@@ -18,9 +18,9 @@ from walagent.doctor.analyst import check_analyst
 from walagent.doctor.finding import Finding, Severity
 from walagent.doctor.replication import check_slot, check_standby
 from walagent.doctor.server import check_server
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.store.checkpoint import Checkpoint
-from walagent.store.server import ServerFacts
+from walagent.store.install.server_facts import ServerFacts
 from walagent.wal.slots import SlotState
 
 GOOD = ServerFacts(

@@ -23,16 +23,16 @@ from tests.helpers.database import (
     value,
 )
 from tests.integration.runs.test_builtin_tools import queue, results
-from walagent import faults
-from walagent.agent.models.provider import Embedding
-from walagent.agent.models.scripted.model import ScriptedModel
-from walagent.agent.untrusted import unframed
-from walagent.agent_spec import AgentSpec, Authority
+from walagent.base import faults
+from walagent.domain.agent_spec import AgentSpec, Authority
+from walagent.domain.run import RunSpec, Step, StepKind
+from walagent.domain.untrusted import unframed
 from walagent.errors import PreconditionError
 from walagent.message import Json
-from walagent.run import RunSpec, Step, StepKind
-from walagent.runs.builtin_tools import NamedEmbedder, Services
-from walagent.runs.embedding_kind import EmbeddingDecider
+from walagent.models.provider import Embedding
+from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.runs.kinds.embedding_kind import EmbeddingDecider
+from walagent.runs.tools.builtin_tools import NamedEmbedder, Services
 from walagent.testing import DECIDER_CHECKS, DeciderCase, DeciderCheck, call
 
 TOPICS = ("cat kitten pet", "car bus engine", "bread cake oven")

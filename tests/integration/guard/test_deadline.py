@@ -14,7 +14,7 @@ from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.statements import Statements
 from walagent.errors import DatabaseLostError, StatementRefusedError
 from walagent.guard.query import Guard, ReadLimits
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 
 # PostgreSQL checks for no interrupt in translate(): 3 * 10^8 comparisons, some two seconds.
 DEAF = """

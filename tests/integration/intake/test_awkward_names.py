@@ -7,14 +7,14 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from walagent.agent.tools.statements import statement_of, visibility_statement
-from walagent.change import Change, Op, Relation
+from walagent.domain.change import Change, Op, Relation
 from walagent.intake.conditions import Evaluator, open_evaluator
-from walagent.lsn import Lsn
 from walagent.matching.match import Match
+from walagent.postgres.lsn import Lsn
 from walagent.store.attachments import attachment_version
+from walagent.store.sessions.tool_connections import ToolConnection
 from walagent.store.tool_calls import RowQuestion, can_see, check_reader
-from walagent.store.tool_connections import ToolConnection
+from walagent.tools.statements import statement_of, visibility_statement
 
 _TABLE = """
 create schema "sch.ema";

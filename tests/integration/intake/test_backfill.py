@@ -19,7 +19,7 @@ from tests.helpers.database import (
     session,
     value,
 )
-from walagent import faults
+from walagent.base import faults
 from walagent.message import Json
 
 ROWS = (

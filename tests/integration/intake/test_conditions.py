@@ -10,18 +10,18 @@ from psycopg.sql import Literal
 from tests.helpers.build import attachment, change
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, value
-from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change, Column, Op, Relation, Row
 from walagent.config import Config
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import UNCHANGED, Change, Column, Op, Relation, Row
+from walagent.domain.run import RunState
 from walagent.explain.facts import explain, sentences
 from walagent.intake.conditions import Deferred, Evaluator, Gone, Raised, open_evaluator
 from walagent.intake.new_runs import state_of
-from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.message import Json
-from walagent.run import RunState
+from walagent.postgres.lsn import Lsn
+from walagent.postgres.text_values import PARSERS, kind_of
 from walagent.store.role_reader import RoleReader
-from walagent.wal.types import PARSERS, kind_of
 
 TYPES = """
 create type mood as enum ('good', 'bad');

@@ -16,10 +16,10 @@ from tests.helpers.stream import (
     take,
     transaction,
 )
-from walagent.agent.models.scripted.model import ScriptedModel
-from walagent.attachment import Attachment
-from walagent.change import Change
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Change
 from walagent.message import Text
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.store import runs
 
 

@@ -21,13 +21,13 @@ from tests.helpers.stream import (
     take,
     transaction,
 )
-from walagent import faults
-from walagent.attachment import Attachment
-from walagent.change import Begin, Change, Commit, Op, Piece
+from walagent.base import faults
+from walagent.base.faults import Crash
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Begin, Change, Commit, Op, Piece
+from walagent.domain.run import Claim, RunState
 from walagent.errors import FencedError
-from walagent.faults import Crash
-from walagent.lsn import Lsn
-from walagent.run import Claim, RunState
+from walagent.postgres.lsn import Lsn
 from walagent.store.checkpoint import Start
 
 

@@ -17,9 +17,6 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DEADLINE, DESK, attach, column, refused, rows, run_all, value
 from tests.helpers.queue import add_runs
-from walagent.agent.models import build_model
-from walagent.agent.models.scripted.model import Answer, ScriptedModel
-from walagent.agent.tools.offered import Offered
 from walagent.apply.apply import apply
 from walagent.config import Config, McpServerEntry
 from walagent.config.environment import Environment
@@ -35,7 +32,10 @@ from walagent.mcp.clients import (
     register_named,
 )
 from walagent.message import Json, ToolResult
+from walagent.models import build_model
+from walagent.models.scripted.scripted_model import Answer, ScriptedModel
 from walagent.testing import FakeProvider, call
+from walagent.tools.mcp_offers import Offered
 
 PROGRAM = Path(__file__).parent.parent.parent / "helpers" / "mcp_desk.py"
 TOOLS: Mapping[str, Json] = {
@@ -521,7 +521,7 @@ def test_without_the_sdk_it_is_said_what_to_install(
     """And nobody who has no servers needs it."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
         monkeypatch.delitem(sys.modules, name)
-    for name in ("walagent.agent.tools.mcp", "walagent.agent.tools.mcp_server"):
+    for name in ("walagent.tools.mcp", "walagent.tools.mcp_connection"):
         monkeypatch.delitem(sys.modules, name, raising=False)
         monkeypatch.delattr(name, raising=False)
     monkeypatch.setitem(sys.modules, "mcp", None)

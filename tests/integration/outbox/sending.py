@@ -8,16 +8,16 @@ from ipaddress import ip_network
 from psycopg import AsyncConnection
 
 from tests.helpers.database import DEADLINE, run_all, until, value
-from walagent.agent.models.scripted.model import ScriptedModel
-from walagent.agent.tools.http import HostRules
 from walagent.message import Reply, Stop
-from walagent.outbox.kind import delivery_kind
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.outbox.sender import Sender
 from walagent.outbox.webhook import Post
+from walagent.runs.kinds.delivery_kind import delivery_kind
 from walagent.runs.resources import Resources
 from walagent.runs.worker import Worker, WorkerSettings
-from walagent.store.connections import open_pool
-from walagent.store.tool_connections import open_tool_connections
+from walagent.store.sessions.connections import open_pool
+from walagent.store.sessions.tool_connections import open_tool_connections
+from walagent.tools.http import HostRules
 
 SECRETS = {"HOOK_KEY": "a key of the hook", "BOT": "xoxb-1", "APP": "xapp-1"}
 LOCAL = (ip_network("127.0.0.0/8"),)

@@ -29,9 +29,9 @@ from tests.integration.outbox.sending import (
     post,
     send,
 )
-from walagent.agent.tools.http import HostRules
 from walagent.outbox.email import EmailSender, SmtpServer
 from walagent.outbox.webhook import Post, WebhookSender
+from walagent.tools.http import HostRules
 
 
 def is_signed(sent: Sent, key: str = SECRETS["HOOK_KEY"]) -> bool:

@@ -26,8 +26,8 @@ from tests.unit.outbox.test_text import DELIVERY
 from walagent.message import ToolCall
 from walagent.outbox.slack import Press, SlackApp, SlackSender, SocketMode, message_of
 from walagent.store import runs
-from walagent.store.connections import connect
 from walagent.store.outbox import decide_from_slack
+from walagent.store.sessions.connections import connect
 
 
 def app(server: SlackServer) -> SlackApp:

@@ -10,11 +10,11 @@ from psycopg import AsyncConnection
 from tests.helpers.database import DEADLINE, DESK, attach, column, run_all, session, until, value
 from tests.helpers.sinks import Disk, Journal
 from walagent.app.sinks import DaemonSinks
-from walagent.change import Piece
 from walagent.config import Replication
 from walagent.config.dsn import Logins, Places
+from walagent.domain.change import Piece
 from walagent.errors import GapError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.replication.attempt import Following
 from walagent.replication.bootstrap import ensure_slot
 from walagent.replication.fan_out import FanOut, Subscription

@@ -30,9 +30,9 @@ from walagent.intake.recovery import RowRecovery
 from walagent.matching.document import SizeLimits
 from walagent.replication.bootstrap import ensure_slot
 from walagent.replication.resync import resync
-from walagent.store import listings
 from walagent.store.errors import translating
 from walagent.store.gaps import GapChoice
+from walagent.store.people import listings
 
 BACKFILLED = """
 select key from agent.run where reason = 'backfill' order by generation, length(key), key

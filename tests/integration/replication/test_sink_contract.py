@@ -18,9 +18,9 @@ from tests.helpers.stream import (
     open_checkpoint,
     transaction,
 )
-from walagent.attachment import Attachment
-from walagent.change import Begin, Commit, Item
-from walagent.lsn import Lsn
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Begin, Commit, Item
+from walagent.postgres.lsn import Lsn
 from walagent.replication.fan_out import FanOut, Interrupted, Missed, Subscription
 from walagent.replication.feed import Feed
 from walagent.replication.sinks import Sink, Want

@@ -18,8 +18,8 @@ from tests.helpers.database import (
     value,
 )
 from tests.helpers.queue import NOTHING, add_runs, claim, ids, one_run, set_clock
+from walagent.domain.run import Claim
 from walagent.message import ToolCall
-from walagent.run import Claim
 from walagent.store import runs
 
 CALL = ToolCall("c1", "refund_user", {"amount": 50, "to": "ann"})

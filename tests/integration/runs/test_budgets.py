@@ -30,11 +30,11 @@ from tests.helpers.database import (
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, one_run, set_clock
 from tests.integration.cli.user import AGENTS, User
 from tests.integration.cli.user import DESK as CLI_DESK
-from walagent.agent.models.scripted.model import ScriptedModel, call
-from walagent.agent_spec import AgentSpec, Authority
 from walagent.doctor.budgets import check_budgets
+from walagent.domain.agent_spec import AgentSpec, Authority
+from walagent.domain.run import Claim, RunSpec, RunState, StepKind
 from walagent.message import Json, ModelSpec, Usage
-from walagent.run import Claim, RunSpec, RunState, StepKind
+from walagent.models.scripted.scripted_model import ScriptedModel, call
 from walagent.store import budgets, runs
 from walagent.store.budgets import Refusal, WorstCase
 from walagent.store.runs import NewStep, Spent

@@ -11,17 +11,17 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, value
 from tests.helpers.queue import add_runs, set_clock
 from tests.integration.runs.test_toolbox import bench
-from walagent import faults
-from walagent.agent.models.scripted.model import Answer, ScriptedCall, ScriptedModel
-from walagent.agent.tools.files import Files
-from walagent.agent.untrusted import unframed
 from walagent.ask.search import Found
+from walagent.base import faults
+from walagent.base.faults import Crash
+from walagent.domain.untrusted import unframed
 from walagent.errors import LeaseLostError
-from walagent.faults import Crash
 from walagent.message import Json, ToolResult
-from walagent.runs.builtin_tools import Services
-from walagent.store.connections import open_pool
+from walagent.models.scripted.scripted_model import Answer, ScriptedCall, ScriptedModel
+from walagent.runs.tools.builtin_tools import Services
+from walagent.store.sessions.connections import open_pool
 from walagent.testing import call
+from walagent.tools.files import Files
 
 TOOLS = "tools=[remember, recall, ask_human, post_event]"
 

@@ -8,12 +8,12 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, session, value
 from tests.helpers.web import web
-from walagent.agent.models.scripted.model import call
-from walagent.app.http_tools import http_tools
 from walagent.apply.apply import apply
 from walagent.config import Config
 from walagent.config.environment import Environment
 from walagent.message import Json
+from walagent.models.scripted.scripted_model import call
+from walagent.workers.host_rules import http_tools
 
 CHECK = "select agent_internal.check_egress('default', %s, %s)"
 RULE = "insert into agent.egress_rule (scheme, host, port, methods) values"

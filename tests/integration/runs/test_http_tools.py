@@ -10,15 +10,15 @@ from psycopg.types.json import Jsonb
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, column, message_of, refused, rows, run_all, value
 from tests.helpers.web import Web, reply, web
-from walagent import metrics
-from walagent.agent.models.scripted.model import Answer, call
-from walagent.app.http_tools import http_tools
 from walagent.apply.apply import apply
-from walagent.attachment import Attachment
 from walagent.config import Config
 from walagent.config.environment import Environment
+from walagent.domain.attachment import Attachment
 from walagent.errors import ConfigError
 from walagent.message import Json
+from walagent.models.scripted.scripted_model import Answer, call
+from walagent.telemetry import metrics
+from walagent.workers.host_rules import http_tools
 
 SECRETS = {"HOOK_TOKEN": "tk-secret-1"}
 KINDS = "select kind from agent.step order by seq"

@@ -9,10 +9,10 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, refused, rows, run_all, value
 from tests.helpers.queue import LEASE
-from walagent.agent_spec import AgentSpec, Authority
+from walagent.domain.agent_spec import AgentSpec, Authority
+from walagent.domain.run import Claim, RunSpec, Step
 from walagent.message import ModelSpec, Request
 from walagent.moves import Call, Kind, Move, Prompt, RunLog, succeed
-from walagent.run import Claim, RunSpec, Step
 from walagent.store import runs
 from walagent.store.runs import ClaimScope
 

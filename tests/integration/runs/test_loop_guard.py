@@ -4,9 +4,9 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, refused, role, rows, run_all, session, value
-from walagent.agent.models.scripted.model import ScriptedModel, call
-from walagent.agent.tools.python import ToolContext, tool
 from walagent.message import Json
+from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.tools.python import ToolContext, tool
 
 TABLES = (
     DESK

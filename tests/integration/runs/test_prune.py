@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import DESK, attach, column, rows, run_all, value
 from tests.helpers.queue import add_runs, claim, finish, set_clock
-from walagent.run import RunState, StepKind
+from walagent.domain.run import RunState, StepKind
 from walagent.runs import pruning
 from walagent.store import runs
 from walagent.store.runs import NewStep

@@ -23,16 +23,16 @@ from tests.helpers.database import (
     value,
 )
 from tests.helpers.queue import add_runs
-from walagent.agent.models import build_model
-from walagent.agent.models.scripted.model import Answer, ScriptedModel
 from walagent.apply.apply import apply
 from walagent.config import Config
 from walagent.errors import ConfigError, StatementRefusedError
 from walagent.guard.role import check_role
 from walagent.guard.statement import read_statement
 from walagent.message import Json, ToolResult
+from walagent.models import build_model
+from walagent.models.scripted.scripted_model import Answer, ScriptedModel
 from walagent.rows.rows import ResultColumn, Rows
-from walagent.runs.query_tool import as_json
+from walagent.runs.tools.query_tool import as_json
 from walagent.testing import FakeProvider, call
 
 SALES = """

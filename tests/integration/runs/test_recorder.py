@@ -9,13 +9,13 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import DESK, attach, column, rows, run_all, until, value
 from tests.helpers.queue import NOTHING, add_runs, claim, states
+from walagent.domain.run import Claim, RunState, StepKind
 from walagent.errors import DatabaseLostError, LeaseLostError, StepTakenError, WalagentError
 from walagent.message import Usage
-from walagent.run import Claim, RunState, StepKind
 from walagent.runs.recorder import Recorder
 from walagent.store import runs
-from walagent.store.connections import Pool, open_pool
 from walagent.store.runs import NewStep, Record, Spent
+from walagent.store.sessions.connections import Pool, open_pool
 
 REPLY = NewStep(0, StepKind.REPLY, {"text": "hello"}, Usage(100, output_tokens=10), 0.25)
 

@@ -7,13 +7,13 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from walagent.agent.models.scripted.model import ScriptedModel
-from walagent.app.resources import agent_resources
-from walagent.runs.toolbox import Toolbox
+from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments
-from walagent.store.connections import open_pool
-from walagent.store.tool_connections import open_tool_connections
+from walagent.store.sessions.connections import open_pool
+from walagent.store.sessions.tool_connections import open_tool_connections
+from walagent.workers.worker_resources import agent_resources
 
 _SETUP = """
 create role {role};

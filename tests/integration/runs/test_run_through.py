@@ -16,9 +16,9 @@ from tests.helpers.database import (
     session,
     value,
 )
-from walagent.agent.models.scripted.model import Fault, ScriptedModel, call
-from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
+from walagent.models.scripted.scripted_model import Fault, ScriptedModel, call
 from walagent.store.tools import register_python_tools
+from walagent.tools.python import Function, PythonTool, ToolContext, tool
 
 
 @tool()

@@ -17,10 +17,10 @@ from tests.helpers.database import (
     session,
     value,
 )
-from walagent.agent.models.scripted.model import Answer, call
-from walagent.agent.tools.python import PythonTool, ToolContext, tool
+from walagent.domain.tool_spec import Effect
 from walagent.message import Json
-from walagent.tool_spec import Effect
+from walagent.models.scripted.scripted_model import Answer, call
+from walagent.tools.python import PythonTool, ToolContext, tool
 
 PAY: tuple[Answer, ...] = (call("refund_user", ticket_id=1, amount=7), "Done.")
 REGISTER = """

@@ -13,26 +13,26 @@ from psycopg import AsyncConnection
 from tests.helpers.build import run_of
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, value
 from tests.helpers.queue import add_runs, claim
-from walagent import faults
-from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
-from walagent.attachment import Attachment
+from walagent.base import faults
+from walagent.base.faults import Crash
+from walagent.domain.attachment import Attachment
+from walagent.domain.run import Claim, Step, StepKind
+from walagent.domain.tool_spec import Effect
 from walagent.errors import (
     ConflictError,
     LeaseLostError,
     ToolBrokenError,
     ToolFailedError,
 )
-from walagent.faults import Crash
 from walagent.message import Json, ToolCall
 from walagent.moves import Call
-from walagent.run import Claim, Step, StepKind
 from walagent.runs.step_log import StepLog
-from walagent.runs.toolbox import Toolbox
-from walagent.store.connections import Pool, open_pool
+from walagent.runs.tools.toolbox import Toolbox
 from walagent.store.errors import translating
-from walagent.store.tool_connections import open_tool_connections
+from walagent.store.sessions.connections import Pool, open_pool
+from walagent.store.sessions.tool_connections import open_tool_connections
 from walagent.store.tools import register_python_tools
-from walagent.tool_spec import Effect
+from walagent.tools.python import Function, PythonTool, ToolContext, tool
 
 STEPS = "select kind, content from agent.step order by run_id, seq"
 
@@ -748,7 +748,7 @@ async def test_a_worker_that_was_frozen_before_a_call_checks_its_lease_again(
         def freeze() -> None:
             with psycopg.connect(dsn, autocommit=True) as other:
                 other.execute("update agent.run set lease = lease + 1")
-            monkeypatch.setattr("walagent.runs.tool_steps._clock", lambda: later)
+            monkeypatch.setattr("walagent.runs.tools.steps._clock", lambda: later)
 
         with faults.armed("tool.started", mode=freeze), pytest.raises(LeaseLostError):
             await b.call(name)

@@ -12,13 +12,13 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DEADLINE, DESK, attach, column, rows, run_all, session, value
 from tests.helpers.queue import add_runs, one_run, set_clock
-from walagent import faults
-from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel, call, in_turn
-from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
+from walagent.base import faults
+from walagent.domain.tool_spec import Effect
 from walagent.message import ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
+from walagent.models.scripted.scripted_model import Answer, Fault, ScriptedModel, call, in_turn
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store.status import count_runs, oldest_queued
-from walagent.tool_spec import Effect
+from walagent.tools.python import Function, PythonTool, ToolContext, tool
 
 STATE = "select state::text, result, error from agent.run order by id"
 SPEC = "tools=[refund_user], writes=[status], bind=[ticket_id=id]"

@@ -14,10 +14,10 @@ from tests.helpers.database import (
     run_all,
     value,
 )
-from walagent.attachment import Attachment
-from walagent.change import Op
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import Op
+from walagent.domain.tool_spec import Effect
 from walagent.message import Json
-from walagent.tool_spec import Effect
 
 MODELS = """
 insert into agent.model (name, provider, model_id, input_price, output_price)

@@ -27,7 +27,7 @@ from tests.helpers.queue import (
     set_clock,
     states,
 )
-from walagent.run import Claim, RunState, StepKind
+from walagent.domain.run import Claim, RunState, StepKind
 from walagent.store import runs
 from walagent.store.runs import NewStep
 

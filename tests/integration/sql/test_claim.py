@@ -10,8 +10,8 @@ from psycopg import AsyncConnection, Error
 from tests.helpers.calls import refund, tool_connection
 from tests.helpers.database import DESK, attach, rows, run_all, session, value
 from tests.helpers.queue import add_runs, claim, finish, ids, one_run, set_clock
+from walagent.domain.run import RunState, StepKind
 from walagent.message import ToolCall, Usage
-from walagent.run import RunState, StepKind
 from walagent.store import runs
 from walagent.store.runs import NewStep
 

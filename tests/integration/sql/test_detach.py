@@ -4,7 +4,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, value
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, ids, states
-from walagent.run import RunState
+from walagent.domain.run import RunState
 from walagent.store import runs
 
 DETACH = "select agent.detach('support_tickets')"

@@ -5,8 +5,8 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import DESK, attach, column, run_all, value
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, one_run
+from walagent.domain.run import Claim, RunState, StepKind
 from walagent.message import Usage
-from walagent.run import Claim, RunState, StepKind
 from walagent.store import runs
 from walagent.store.runs import NewStep, Spent
 

@@ -6,7 +6,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import DESK, attach, column, run_all, session, value
 from tests.helpers.queue import LEASE, add_runs, claim, finish, set_clock
-from walagent.run import Claim
+from walagent.domain.run import Claim
 from walagent.store import runs
 
 

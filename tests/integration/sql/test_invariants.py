@@ -6,7 +6,7 @@ from psycopg.types.json import Jsonb
 
 from tests.helpers.database import DESK, attach, column, run_all, value
 from tests.helpers.queue import add_runs, claim
-from walagent.store.listings import broken_invariants
+from walagent.store.people.listings import broken_invariants
 
 STEP = "insert into agent.step (run_id, seq, kind, content) values"
 QUESTION = (

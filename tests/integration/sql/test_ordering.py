@@ -19,7 +19,7 @@ from tests.helpers.queue import (
     set_clock,
     states,
 )
-from walagent.run import Claim, RunState
+from walagent.domain.run import Claim, RunState
 from walagent.store import runs
 
 

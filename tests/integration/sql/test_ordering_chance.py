@@ -10,7 +10,7 @@ from psycopg import AsyncConnection, Error
 from tests.conftest import SEED
 from tests.helpers.database import DESK, attach, column, run_all, value
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, park_for_approval, set_clock
-from walagent.run import Claim, RunState
+from walagent.domain.run import Claim, RunState
 from walagent.store import runs
 from walagent.store.attachments import cancel_detached
 

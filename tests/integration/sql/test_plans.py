@@ -4,12 +4,12 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import DESK, attach, run_all, value
 from tests.helpers.queue import NOTHING, add_runs, claim
+from walagent.domain.run import RunState, StepKind
 from walagent.message import Usage
-from walagent.run import RunState, StepKind
 from walagent.runs.recorder import Recorder
 from walagent.store import runs
-from walagent.store.connections import open_pool
 from walagent.store.runs import NewStep, Record
+from walagent.store.sessions.connections import open_pool
 
 REPLY = NewStep(0, StepKind.REPLY, {"text": "hello"}, Usage(100, output_tokens=10), 0.25)
 

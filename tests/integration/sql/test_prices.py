@@ -5,8 +5,8 @@ from decimal import Decimal
 from psycopg import AsyncConnection
 
 from tests.helpers.database import column, rows
-from walagent.agent.models.cost import cost_of
 from walagent.message import Usage
+from walagent.models.cost import cost_of
 from walagent.store.attachments import load_models
 
 

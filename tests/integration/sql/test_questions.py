@@ -21,9 +21,9 @@ from tests.helpers.database import (
     value,
 )
 from tests.helpers.queue import LEASE, NOTHING, add_runs, claim, one_run, set_clock
-from walagent.agent_spec import AgentSpec, Authority
+from walagent.domain.agent_spec import AgentSpec, Authority
+from walagent.domain.run import Claim, RunSpec, RunState, StepKind
 from walagent.message import Usage
-from walagent.run import Claim, RunSpec, RunState, StepKind
 from walagent.store import budgets, questions, runs
 from walagent.store.budgets import Refusal, WorstCase
 from walagent.store.questions import ClaimedQuestion

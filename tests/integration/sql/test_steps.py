@@ -9,11 +9,11 @@ from psycopg import AsyncConnection
 from tests.helpers.calls import refund
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, session, value
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, one_run
+from walagent.domain.run import Claim, RunState, StepKind
 from walagent.message import ToolCall
-from walagent.run import Claim, RunState, StepKind
 from walagent.store import runs
 from walagent.store.runs import NewStep
-from walagent.store.tool_connections import ToolConnection
+from walagent.store.sessions.tool_connections import ToolConnection
 
 CALL = ToolCall("c1", "refund_user", {"amount": 7})
 

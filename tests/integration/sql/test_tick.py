@@ -24,7 +24,7 @@ from tests.helpers.queue import (
     set_clock,
     states,
 )
-from walagent.run import RunState
+from walagent.domain.run import RunState
 from walagent.store import runs
 
 

@@ -6,7 +6,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from walagent.store.changed_rows import ChangedRow, changed_rows
-from walagent.store.connections import connect
+from walagent.store.sessions.connections import connect
 
 TABLES = """
 create table item (id bigint primary key, what text);

@@ -11,9 +11,9 @@ from tests.helpers.database import role, run_all, value
 from tests.helpers.pooler import pgbouncer
 from tests.integration.cli.user import User, empty_database
 from walagent.errors import PreconditionError
-from walagent.store.connections import connect, open_pool
 from walagent.store.errors import is_passing
-from walagent.store.pooling import check_pooling
+from walagent.store.install.pooling import check_pooling
+from walagent.store.sessions.connections import connect, open_pool
 
 SETTINGS = "select current_setting('transaction_isolation')"
 

@@ -5,7 +5,7 @@ import asyncio
 from psycopg import AsyncConnection, sql
 
 from tests.helpers.database import session, until, value
-from walagent.store.tool_connections import ensure_login
+from walagent.store.sessions.tool_connections import ensure_login
 
 WAITS = (
     "select count(*) = 1 from pg_stat_activity"

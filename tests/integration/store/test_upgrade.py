@@ -16,11 +16,11 @@ from tests.helpers.queue import claim, finish, ids, states
 from tests.integration.cli.user import empty_database
 from tests.integration.runs.test_toolbox import Bench
 from walagent.app import migrate as upgrade
-from walagent.attachment import Attachment
-from walagent.runs.toolbox import Toolbox
-from walagent.store.connections import open_pool
+from walagent.domain.attachment import Attachment
+from walagent.runs.tools.toolbox import Toolbox
 from walagent.store.migrations import Migration, apply_migration, find_migrations
-from walagent.store.tool_connections import open_tool_connections
+from walagent.store.sessions.connections import open_pool
+from walagent.store.sessions.tool_connections import open_tool_connections
 
 FIRST = "0025_roles.sql"
 # As the first release stores them: a run that is executed, one that is blocked by it, one that

@@ -25,7 +25,7 @@ from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
 from walagent.sync import engine
 from walagent.sync.engine import EngineLimits
-from walagent.sync.log import ShapeLog
+from walagent.sync.shape_log import ShapeLog
 
 TABLE = "create table item (id integer primary key, number integer, text text)"
 WRITE = """

@@ -7,9 +7,9 @@ from psycopg import AsyncConnection
 from tests.helpers.database import role, rows, run_all, session, value
 from tests.helpers.people import application, person
 from walagent.errors import WalagentError
-from walagent.store.acting import ActingConnection, identity_of_token
-from walagent.store.connections import connect, open_pool
 from walagent.store.errors import translating
+from walagent.store.sessions.acting import ActingConnection, identity_of_token
+from walagent.store.sessions.connections import connect, open_pool
 
 WHO = "select agent.current_tenant(), agent.current_principal()"
 

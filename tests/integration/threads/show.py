@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Mapping
 
-from walagent.agent.models.scripted.model import Answer, call
 from walagent.message import Request, Text
+from walagent.models.scripted.scripted_model import Answer, call
 
 _BLOCK = re.compile(r"<(\w+)>\n(.*?)\n</\1>", re.DOTALL)
 

@@ -11,9 +11,9 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import column, role, rows, run_all, session, value
 from tests.helpers.queue import set_clock
 from tests.integration.threads.show import shown, troupe
-from walagent import faults
-from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel
+from walagent.base import faults
 from walagent.message import Request
+from walagent.models.scripted.scripted_model import Answer, Fault, ScriptedModel
 
 IDLE = "select bool_and(agent_internal.is_final(state)) from agent.run where kind = 'turn'"
 # What was said: asked, stored or joked, in order.

@@ -9,9 +9,9 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DEADLINE, rows, run_all, value
 from tests.integration.threads.test_turns import MODEL, POST, TURNS, shown
-from walagent import faults
-from walagent.agent.models.scripted.model import Answer, ScriptedModel
+from walagent.base import faults
 from walagent.message import Reply, Request
+from walagent.models.scripted.scripted_model import Answer, ScriptedModel
 
 SIZE = 500  # tokens of a prompt
 AGENT = (

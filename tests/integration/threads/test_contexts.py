@@ -11,10 +11,10 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import refused, rows, run_all, value
 from tests.integration.threads.test_turns import AGENT, POST, RUNS, THREAD, shown
-from walagent.agent.models.scripted.model import ScriptedModel
-from walagent.agent.thread_template import TemplateError, render_template
-from walagent.runs.builtin_tools import Services
-from walagent.thread import Participant, ThreadEvent, ThreadView
+from walagent.domain.thread import Participant, ThreadEvent, ThreadView
+from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.runs.rendering.thread_template import TemplateError, render_template
+from walagent.runs.tools.builtin_tools import Services
 
 ATTACHED = "update agent.attachment set turns = %s where name = 'sarah'"
 

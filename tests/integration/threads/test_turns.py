@@ -9,8 +9,8 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DEADLINE, refused, role, rows, run_all, session, value
 from tests.helpers.queue import set_clock
-from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel, call, in_turn
 from walagent.message import Reply, Request, Stop, Text, ToolCall
+from walagent.models.scripted.scripted_model import Answer, Fault, ScriptedModel, call, in_turn
 
 MODEL = """
 insert into agent.model (name, provider, model_id, input_price, output_price)

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from psycopg import AsyncConnection
 
-from walagent.change import Change, Commit, Idle, Item, Piece
-from walagent.lsn import Lsn
+from walagent.domain.change import Change, Commit, Idle, Item, Piece
+from walagent.postgres.lsn import Lsn
 from walagent.wal.options import StreamOptions
 from walagent.wal.slots import create_slot
 from walagent.wal.stream import ReplicationStream, open_stream

@@ -11,7 +11,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.integration.wal.reading import follow, read_all, read_changes
-from walagent.change import UNCHANGED, Begin, Commit, Op, OriginMarker, Piece
+from walagent.domain.change import UNCHANGED, Begin, Commit, Op, OriginMarker, Piece
 from walagent.errors import GapError
 
 TICKETS = "create table tickets (id int primary key, body text, state text)"

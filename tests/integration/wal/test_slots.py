@@ -16,7 +16,7 @@ from walagent.errors import (
     SlotBusyError,
     StreamLostError,
 )
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.wal.options import StreamOptions
 from walagent.wal.publications import (
     missing_publications,

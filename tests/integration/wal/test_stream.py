@@ -30,11 +30,11 @@ from tests.integration.wal.reading import (
     wal_end,
 )
 from tests.servers import SETTINGS
-from walagent import faults
-from walagent.change import Begin, Commit, Idle, Item, Relation
+from walagent.base import faults
+from walagent.domain.change import Begin, Commit, Idle, Item, Relation
 from walagent.embedded.server import EmbeddedServer
 from walagent.errors import GapError, PreconditionError, SlotBusyError, StreamLostError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.wal.connection import connect_replication
 from walagent.wal.options import StreamOptions, start_command
 from walagent.wal.stream import ReplicationStream, open_stream
@@ -344,8 +344,8 @@ async def test_unwanted_tables_cost_no_decoding_but_count(conn: AsyncConnection,
 
 MEMORY = """
 import asyncio, ctypes, resource, sys
-from walagent.change import Commit, Idle, Piece
-from walagent.lsn import Lsn
+from walagent.domain.change import Commit, Idle, Piece
+from walagent.postgres.lsn import Lsn
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import ReplicationStream, open_stream
 

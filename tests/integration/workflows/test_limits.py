@@ -18,7 +18,7 @@ from tests.integration.workflows.test_workflows import (
     start,
     waiting,
 )
-from walagent.agent.models.scripted.model import ScriptedModel, call
+from walagent.models.scripted.scripted_model import ScriptedModel, call
 
 ROUTER = {"name": "a", "kind": "router"}
 LOOP = '[{"name": "a", "kind": "router"}, {"name": "b", "kind": "router"}]'

@@ -18,8 +18,8 @@ from tests.integration.workflows.test_workflows import (
     start,
     waiting,
 )
-from walagent import faults
-from walagent.agent.models.scripted.model import ScriptedModel, call
+from walagent.base import faults
+from walagent.models.scripted.scripted_model import ScriptedModel, call
 
 FAILS = """
 create function is_allowed(title text) returns bigint language plpgsql as $$

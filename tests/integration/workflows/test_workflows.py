@@ -8,9 +8,9 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DEADLINE, column, refused, rows, run_all, value
 from tests.helpers.queue import set_clock
-from walagent import faults
-from walagent.agent.models.scripted.model import ScriptedModel, call, in_turn
+from walagent.base import faults
 from walagent.message import Json, Reply, Request, Text
+from walagent.models.scripted.scripted_model import ScriptedModel, call, in_turn
 
 SETUP = """
 create table ticket (

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from walagent.ask.calculate import LONGEST, calculate
+from walagent.base.extras import install_hint
 from walagent.errors import ConfigError, InvalidCallError
-from walagent.extras import install_hint
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from walagent.agent.models.credentials import FOR_MODELS, Secrets
 from walagent.ask.model_choice import GEMINI, choose_model
 from walagent.errors import ConfigError, PreconditionError
 from walagent.message import ModelSpec
+from walagent.models.credentials import FOR_MODELS, Secrets
 
 URL = "https://generativelanguage.googleapis.com/v1beta/openai"
 REGISTRY = {

@@ -5,15 +5,15 @@ from typing import Literal
 
 import pytest
 
-from walagent.agent.transcript import reply_to_json
 from walagent.ask.moves import next_move, read_standing
 from walagent.ask.options import Options
 from walagent.ask.plan import StepType
 from walagent.ask.results import StepResult
+from walagent.domain.run import RunState, Step, StepKind
+from walagent.domain.transcript import reply_to_json
 from walagent.message import Json, Reply, Stop, Text, ToolCall
 from walagent.moves import Act, Ask, End, Move, Prompt, fail
 from walagent.rows.rows import ResultColumn, Rows
-from walagent.run import RunState, Step, StepKind
 
 ONE_ROW = Rows([ResultColumn("n", 20)], [("7",)])
 

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from walagent.cli.runs.run_filters import run_filters, since
-from walagent.run import RunState
-from walagent.store.run_filter import RunFilter
+from walagent.domain.run import RunState
+from walagent.store.people.run_filter import RunFilter
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from walagent.config import Config, Database, Embedded
 from walagent.config.dsn import Logins, Places, choose, open_places
 from walagent.config.environment import Environment, load_env_file, read_assignments
 from walagent.errors import ConfigError, PreconditionError
-from walagent.mask import mask
+from walagent.telemetry.mask import mask
 
 FILE = Config(database=Database(dsn="host=file", replication_dsn="host=file user=reader"))
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from walagent.base.extras import install_hint
 from walagent.embedded.identity import Identity
 from walagent.embedded.paths import default_bindir, default_data_dir, home
 from walagent.embedded.postmaster import find_running
 from walagent.embedded.sockets import socket_dir
 from walagent.errors import PreconditionError
-from walagent.extras import install_hint
 
 
 def test_the_home_is_a_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.build import attachment, change
-from walagent.change import Op, Value
+from walagent.domain.change import Op, Value
+from walagent.domain.run import RunState
 from walagent.intake.new_runs import state_of
 from walagent.matching.document import SizeLimits, cut_off, is_found, unnamed
 from walagent.matching.match import Match
-from walagent.run import RunState
 
 ON = attachment(key_columns=("id", "code"))
 VALUES = st.one_of(st.none(), st.integers(), st.text(max_size=6), st.just("x\udcff"))

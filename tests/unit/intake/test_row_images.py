@@ -1,8 +1,8 @@
 """What a transaction wrote before completes what it omits later."""
 
-from walagent.change import UNCHANGED, Change, Column, Op, Relation, Row
+from walagent.domain.change import UNCHANGED, Change, Column, Op, Relation, Row
 from walagent.intake.row_images import RowImages, may_need_images
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 
 from tests.helpers.build import attachment  # isort: skip
 

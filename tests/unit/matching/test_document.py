@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.build import attachment, change, tool
-from walagent.change import UNCHANGED, Op, Row, Value
+from walagent.domain.change import UNCHANGED, Op, Row, Value
 from walagent.matching.document import (
     MAX_ROW,
     MAX_TEXT,

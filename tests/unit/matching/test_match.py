@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.build import TICKETS, attachment, change
-from walagent.change import UNCHANGED, Op, Row
+from walagent.domain.change import UNCHANGED, Op, Row
 from walagent.matching.match import Candidates, TooDeep, alike, matches, touches
 from walagent.matching.origin import Origin
 

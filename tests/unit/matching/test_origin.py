@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walagent.change import OriginMarker
-from walagent.lsn import Lsn
+from walagent.domain.change import OriginMarker
 from walagent.matching.origin import PREFIX, Origin, origin_of, sign
+from walagent.postgres.lsn import Lsn
 
 KEY = b"k" * 32
 XID = 4711

@@ -6,8 +6,8 @@ from decimal import Decimal
 import orjson
 
 from tests.helpers.build import TICKETS, attachment, change, changed
-from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Column, Op, Row
+from walagent.domain.attachment import Attachment
+from walagent.domain.change import UNCHANGED, Column, Op, Row
 from walagent.matching.predicate import (
     MAX_EVALUATED,
     ColumnTypes,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.build import TICKETS, attachment, change, changed
-from walagent.change import UNCHANGED, Op, Relation
+from walagent.domain.change import UNCHANGED, Op, Relation
 from walagent.errors import DecodeError
 from walagent.matching.registry import (
     AttachmentRemoved,

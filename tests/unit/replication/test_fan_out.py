@@ -3,8 +3,8 @@
 import asyncio
 from datetime import UTC, datetime
 
-from walagent.change import Begin, Change, Commit, Item, Op, Piece, Relation
-from walagent.lsn import Lsn
+from walagent.domain.change import Begin, Change, Commit, Item, Op, Piece, Relation
+from walagent.postgres.lsn import Lsn
 from walagent.replication.fan_out import FanOut, Interrupted, Missed, Subscription
 
 TABLE = Relation(1, "public", "t")

@@ -7,8 +7,8 @@ import pytest
 
 from tests.helpers.sinks import Disk, Journal
 from tests.helpers.stream import ScriptedStream, idle, transaction
-from walagent.change import Change, Item, Op, Relation
-from walagent.lsn import Lsn
+from walagent.domain.change import Change, Item, Op, Relation
+from walagent.postgres.lsn import Lsn
 from walagent.replication.fan_out import FanOut
 from walagent.replication.feed import Feed
 from walagent.replication.sinks import ResubscribeError, Table, Want

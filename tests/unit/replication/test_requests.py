@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from walagent.change import Item
-from walagent.lsn import Lsn
+from walagent.domain.change import Item
+from walagent.postgres.lsn import Lsn
 from walagent.replication.fan_out import FanOut
 from walagent.replication.sinks import TableRequest, Want, Wants, requests_of, tables_of
 

@@ -12,9 +12,8 @@ from pydantic_core import PydanticUndefined
 
 from tests.docs_generated import command_of
 from tests.docs_pages import ROOT, code, rows, section, sections
-from walagent import errors, metrics
-from walagent.agent.models.credentials import FOR_MODELS
-from walagent.agent.models.registry import BUILT_IN
+from walagent import errors
+from walagent.base.faults import POINTS
 from walagent.cli.commands import COMMANDS, Group, walk
 from walagent.cli.exit_codes import exit_code
 from walagent.config import (
@@ -35,7 +34,9 @@ from walagent.config import (
 from walagent.config.sections import Identity, Slack, Smtp
 from walagent.config.workflows import WorkflowEdgeEntry, WorkflowEntry, WorkflowNodeEntry
 from walagent.errors import WalagentError
-from walagent.faults import POINTS
+from walagent.models.credentials import FOR_MODELS
+from walagent.models.registry import BUILT_IN
+from walagent.telemetry import metrics
 
 DOCS = ROOT / "docs"
 CONFIGURATION = DOCS / "configuration.md"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from walagent.log import CONTENTS
+from walagent.telemetry.log import CONTENTS
 
 ROOT = Path(__file__).parents[3]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -84,7 +84,7 @@ def test_no_event_has_a_field_for_contents() -> None:
 
 
 def test_everybody_logs_through_the_one_logger() -> None:
-    """Only `walagent.log` touches structlog and the standard library's logging."""
+    """Only `walagent.telemetry.log` touches structlog and the standard library's logging."""
     other = re.compile(r"^\s*(import|from) (logging|structlog)\b", re.MULTILINE)
     users = {path.name for path in SOURCES if other.search(path.read_text())}
     assert users == {"log.py"}

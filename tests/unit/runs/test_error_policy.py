@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.build import claim
+from walagent.base.faults import InjectedError
+from walagent.domain.run import RunState
 from walagent.errors import (
     ConfigError,
     DatabaseLostError,
@@ -19,8 +21,6 @@ from walagent.errors import (
     StepTakenError,
     WalagentError,
 )
-from walagent.faults import InjectedError
-from walagent.run import RunState
 from walagent.runs.error_policy import outcome_of
 
 FIRST, LAST = claim(attempt=1, max_attempts=3), claim(attempt=3, max_attempts=3)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from walagent.runs.tool_slots import KEPT, Gate
+from walagent.runs.tools.slots import KEPT, Gate
 
 
 class Visitor:

@@ -6,12 +6,12 @@ from itertools import count
 import pytest
 
 from tests.helpers.build import Steps, attachment, claim, run_of, tool, wants
-from walagent.agent.decider import AgentDecider
+from walagent.deciders.agent import AgentDecider
+from walagent.domain.run import RunSpec, Step
+from walagent.domain.tool_spec import Effect
 from walagent.message import ModelSpec, Request, ToolCall
 from walagent.moves import Act, Ask, Call, Decider, Move, Prompt, succeed
-from walagent.run import RunSpec, Step
 from walagent.testing import DECIDER_CHECKS, DeciderCase, DeciderCheck
-from walagent.tool_spec import Effect
 
 REFUND, MAIL = tool(), tool("mail", effect=Effect.IDEMPOTENT, approval=True)
 RUN = run_of(attachment(REFUND, MAIL), claim())

@@ -5,11 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from walagent.agent.models.anthropic import request_body as anthropic_body
-from walagent.agent.models.anthropic.wire import MESSAGES
-from walagent.agent.models.openai import request_body as openai_body
-from walagent.agent.models.openai.wire import CHAT
-from walagent.agent.models.wire import WireError
 from walagent.message import (
     Json,
     Message,
@@ -20,6 +15,11 @@ from walagent.message import (
     ToolResult,
     ToolSpec,
 )
+from walagent.models.anthropic import request_body as anthropic_body
+from walagent.models.anthropic.fake_server import MESSAGES
+from walagent.models.openai import request_body as openai_body
+from walagent.models.openai.fake_server import CHAT
+from walagent.models.wire_format import WireError
 
 REQUEST = Request(
     "be brief",

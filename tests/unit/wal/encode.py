@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Sequence
 
-from walagent.change import UNCHANGED, Column, Unsent
+from walagent.domain.change import UNCHANGED, Column, Unsent
 
 HEAD = b"w" + bytes(24)  # of an XLogData frame, its positions 0
 

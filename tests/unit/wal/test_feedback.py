@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.wal.feedback import ANSWER, Feedback, Pulse
 
 

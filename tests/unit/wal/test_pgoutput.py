@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.wal import encode
-from walagent.change import UNCHANGED, Change, Column, Op, Relation, Row
+from walagent.domain.change import UNCHANGED, Change, Column, Op, Relation, Row
 from walagent.errors import DecodeError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.wal import pgoutput
 from walagent.wal.rowcode import UNFIT, compile_rows
 

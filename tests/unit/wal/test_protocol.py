@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.wal import encode
 from walagent.errors import DecodeError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.wal.options import StreamOptions, start_command
 from walagent.wal.protocol import Keepalive, parse_keepalive, status_update
 

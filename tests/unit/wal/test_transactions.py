@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.wal import encode
-from walagent.change import (
+from walagent.domain.change import (
     Begin,
     Change,
     Column,
@@ -21,7 +21,7 @@ from walagent.change import (
     Relation,
 )
 from walagent.errors import DecodeError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.wal import transactions
 from walagent.wal.spool import Spools
 from walagent.wal.transactions import PgoutputTransactions

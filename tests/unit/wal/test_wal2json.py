@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.wal.encode import HEAD, keepalive
-from walagent.change import (
+from walagent.domain.change import (
     UNCHANGED,
     Begin,
     Change,
@@ -25,7 +25,7 @@ from walagent.change import (
     Row,
 )
 from walagent.errors import DecodeError
-from walagent.lsn import Lsn
+from walagent.postgres.lsn import Lsn
 from walagent.wal import json_lines
 from walagent.wal.wal2json import Wal2jsonTransactions
 from walagent.wal.wal2json_rows import SeenTables, read_row

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Final
 
-from walagent import pgtypes
 from walagent.ask.fanout.rule import Item
+from walagent.postgres import pgtypes
 
 Labels = Mapping[tuple[int, int], str]  # of enum values, by type and OID
 

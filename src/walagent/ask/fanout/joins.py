@@ -25,7 +25,7 @@ from walagent.ask.fanout.levels import (
     read_level,
 )
 from walagent.ask.fanout.rule import Item, inside, queries
-from walagent.pgtypes import FIRST_OF_USERS
+from walagent.postgres.pgtypes import FIRST_OF_USERS
 
 _TOTALS: Final = {"sum", "count", "avg"}
 # What makes other rows of those that a join gives.

@@ -19,7 +19,7 @@ from walagent.cli.terminal.table import (
     relation_column,
     state_column,
 )
-from walagent.store import listings, operator
+from walagent.store.people import listings, operator
 
 
 def _details(row: Row) -> Iterable[Below]:

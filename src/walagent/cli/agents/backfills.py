@@ -20,7 +20,7 @@ from walagent.cli.terminal.table import (
     relation_column,
     state_column,
 )
-from walagent.store import listings
+from walagent.store.people import listings
 
 
 def _error(row: Row) -> Iterable[Below]:

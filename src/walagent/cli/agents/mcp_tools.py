@@ -4,12 +4,12 @@ import asyncio
 
 import click
 
-from walagent import log
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.terminal.output import json_option
 from walagent.cli.terminal.table import print_rows
 from walagent.mcp.clients import list_tools, make_clients
 from walagent.message import Json
+from walagent.telemetry import log
 
 
 @click.command("mcp")

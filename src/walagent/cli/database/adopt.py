@@ -5,7 +5,7 @@ import click
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import done, json_result
 from walagent.errors import ConfigError
-from walagent.store.identity import adopt_database
+from walagent.store.install.identity import adopt_database
 
 
 @click.command("adopt")

@@ -4,7 +4,7 @@ import click
 
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import done, json_result
-from walagent.store import compat
+from walagent.store.install import compat
 
 
 @click.command("install")

@@ -10,7 +10,7 @@ from walagent.cli.terminal.output import say
 from walagent.config.dsn import Places, describe
 from walagent.demo.removal import Kept, find_demo, remove_demo, remove_folder
 from walagent.errors import PreconditionError
-from walagent.store.removal import Installed, connected_daemons, find_installed, remove
+from walagent.store.install.removal import Installed, connected_daemons, find_installed, remove
 from walagent.wal.slots import drop_slot
 
 

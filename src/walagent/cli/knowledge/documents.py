@@ -12,8 +12,8 @@ from walagent.cli.terminal.output import done, json_option, json_result, print_j
 from walagent.cli.terminal.table import print_rows
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.store import memories
-from walagent.store.memories import Connection
+from walagent.store.people import memories
+from walagent.store.people.memories import Connection
 
 _MOST: Final = 1 << 20  # bytes of a document
 

@@ -10,8 +10,8 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import done, json_option, json_result, print_json, produce, say
 from walagent.cli.terminal.table import Screen, column, print_rows
 from walagent.errors import ConfigError
-from walagent.store import memories
-from walagent.store.memories import Connection
+from walagent.store.people import memories
+from walagent.store.people.memories import Connection
 
 _KINDS: Final = click.Choice(["conversation", "working", "episodic", "semantic", "procedural"])
 _COLUMNS: Final = ["id", "agent", "kind", "key", "value", "importance", "trust", "created_at"]

@@ -31,7 +31,7 @@ from walagent.errors import (
     PreconditionError,
     WalagentError,
 )
-from walagent.mask import mask
+from walagent.telemetry.mask import mask
 
 ON_STDIN = "-"
 

@@ -16,7 +16,7 @@ from walagent.guard.analysis import Allowlist
 from walagent.guard.query import Guard
 from walagent.guard.role import check_role
 from walagent.message import Json
-from walagent.store.roles import set_role
+from walagent.store.sessions.roles import set_role
 
 
 @click.command("guard")

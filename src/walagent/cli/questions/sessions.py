@@ -6,8 +6,8 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import json_option, print_json, say
 from walagent.cli.terminal.table import print_rows
 from walagent.errors import ConfigError
-from walagent.store.listings import Connection
-from walagent.store.question_runs import delete_session, list_sessions
+from walagent.store.people.listings import Connection
+from walagent.store.people.question_runs import delete_session, list_sessions
 
 
 @click.command("sessions")

@@ -18,7 +18,7 @@ from walagent.cli.terminal.table import (
     dollars_column,
     print_rows,
 )
-from walagent.store import listings
+from walagent.store.people import listings
 
 _BY: Final = ("agent", "model", "day")
 

@@ -7,8 +7,8 @@ import click
 
 from walagent.cli.session import Where, ask
 from walagent.errors import ConfigError
-from walagent.store.listings import Connection
-from walagent.store.run_filter import RunFilter
+from walagent.store.people.listings import Connection
+from walagent.store.people.run_filter import RunFilter
 
 _NAMED = 5
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 import click
 
 from walagent.config.base import to_seconds
-from walagent.run import RunState
-from walagent.store.run_filter import RunFilter
+from walagent.domain.run import RunState
+from walagent.store.people.run_filter import RunFilter
 
 Command = Callable[..., None]
 

@@ -27,11 +27,11 @@ from walagent.cli.terminal.table import (
     relation_column,
     state_column,
 )
+from walagent.domain.run import RunState
 from walagent.errors import ConfigError
-from walagent.run import RunState
-from walagent.store import listings, operator
-from walagent.store.listings import Connection
-from walagent.store.run_filter import RunFilter
+from walagent.store.people import listings, operator
+from walagent.store.people.listings import Connection
+from walagent.store.people.run_filter import RunFilter
 
 
 def _error(row: Row) -> Iterable[Below]:

@@ -5,12 +5,12 @@ import signal
 
 import click
 
-from walagent import log
+from walagent.base.extras import install_hint
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.terminal.output import say
 from walagent.cli.terminal.signals import until_stopped
 from walagent.errors import ConfigError
-from walagent.extras import install_hint
+from walagent.telemetry import log
 
 
 @click.command("mcp")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from walagent import log
 from walagent.app.serve import Hooks, serve
 from walagent.app.sync import LiveSync
 from walagent.cli.serve.serving import prepared
@@ -19,6 +18,7 @@ from walagent.demo.model import ModelChoice
 from walagent.example.burn import BurnApp, Folder, policy
 from walagent.example.database import create_database, prepare
 from walagent.http.server import Application
+from walagent.telemetry import log
 
 
 async def play_burn(session: CliSession, model: ModelChoice, assets: Path | None) -> None:

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import click
 
-from walagent import log, metrics
 from walagent.app.migrate import is_new, migrate, plan_migrations
 from walagent.app.serve import Hooks, serve, work
 from walagent.app.startup import once_reached
@@ -16,9 +15,10 @@ from walagent.cli.terminal.output import say
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.errors import PreconditionError, WalagentError
-from walagent.store.identity import check_database
+from walagent.store.install.identity import check_database
+from walagent.store.install.pooling import check_pooling
 from walagent.store.migrations import Migration
-from walagent.store.pooling import check_pooling
+from walagent.telemetry import log, metrics
 
 
 async def follow(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from walagent import log
 from walagent.apply.apply import Difference, apply
 from walagent.cli.session import Where, open_session, where_options
 from walagent.cli.terminal.output import cell, json_option, print_json, say
 from walagent.config.loading import DEFAULT_FILE
 from walagent.errors import ConfigError
+from walagent.telemetry import log
 
 
 @click.command("apply")

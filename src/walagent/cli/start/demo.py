@@ -67,7 +67,6 @@ def demo_(  # noqa: PLR0913 - its options
 
     Exit codes: 0 every ticket was processed once, 1 one was not, 3 a person must act.
     """
-    from walagent import log
     from walagent.config.environment import Environment, load_env_file
     from walagent.config.loading import load_config
     from walagent.demo.database import DATABASE
@@ -76,6 +75,7 @@ def demo_(  # noqa: PLR0913 - its options
     from walagent.demo.screen import LineScreen, LiveScreen
     from walagent.demo.tickets import tickets as all_tickets
     from walagent.demo.words import words
+    from walagent.telemetry import log
 
     load_env_file(Path(".env"), os.environ, warn=say)
     environment = Environment.of_process()

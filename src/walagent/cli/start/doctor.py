@@ -12,7 +12,7 @@ from walagent.cli.exit_codes import PERSON
 from walagent.cli.session import Where, open_session, slot_option, where_options
 from walagent.cli.terminal.output import clean, json_option, print_json, print_wrapped, say
 from walagent.doctor import Finding, Severity, examine
-from walagent.mask import mask
+from walagent.telemetry.mask import mask
 
 _MARKS = {
     Severity.OK: ("ok", "green"),

@@ -26,10 +26,10 @@ from walagent.intake.recovery import RowRecovery
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
 from walagent.replication.resync import resync
 from walagent.replication.source import check_source
+from walagent.store.install.pooling import check_pooling
+from walagent.store.install.server_facts import read_server
 from walagent.store.migrations import Migration
-from walagent.store.pooling import check_pooling
-from walagent.store.server import read_server
-from walagent.store.tool_connections import ensure_login
+from walagent.store.sessions.tool_connections import ensure_login
 from walagent.wal.refusals import WAL_LEVEL
 from walagent.wal.slots import Blocker
 

@@ -21,9 +21,9 @@ from walagent.errors import ConfigError, PreconditionError
 from walagent.scaffold.file import Choice, default_prompt, file_of
 from walagent.scaffold.models import ModelOption, find_models, named_model
 from walagent.scaffold.tables import TableOption, is_attachable, table_option
-from walagent.store.connections import connect
+from walagent.store.application_schema import read_schema
 from walagent.store.errors import translating
-from walagent.store.schema import read_schema
+from walagent.store.sessions.connections import connect
 
 T = TypeVar("T")
 

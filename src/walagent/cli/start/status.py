@@ -16,8 +16,9 @@ from walagent.config.base import in_bytes
 from walagent.doctor.finding import Finding, Severity
 from walagent.doctor.replication import check_gaps, check_slot
 from walagent.store import checkpoint as checkpoints
-from walagent.store import listings, status
-from walagent.store.listings import Found
+from walagent.store import status
+from walagent.store.people import listings
+from walagent.store.people.listings import Found
 from walagent.wal.slots import inspect_slot
 
 _TITLE: Final = 9  # characters of the column of titles

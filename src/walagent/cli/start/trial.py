@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from walagent import log
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.runs.run_view import step_lines
 from walagent.cli.session import CliSession, Where, open_session, where_options
@@ -19,6 +18,7 @@ from walagent.config.entries import AgentEntry, Attach
 from walagent.errors import ConfigError
 from walagent.message import Json
 from walagent.store.changed_rows import Cells, ChangedRow, Changes
+from walagent.telemetry import log
 from walagent.trial.attaching import Wanted
 from walagent.trial.trial import Trial, TrialOptions, TriedRow, open_trial
 

@@ -11,9 +11,9 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import json_option
 from walagent.cli.terminal.table import Screen, column, print_rows
 from walagent.errors import ConfigError
-from walagent.store import audit
-from walagent.store.audit import Connection, Head
-from walagent.store.tenancy import check_tenant
+from walagent.store.people import audit
+from walagent.store.people.audit import Connection, Head
+from walagent.store.people.tenancy import check_tenant
 
 _COLUMNS: Final = ["tenant", "number", "at", "principal", "login", "action", "object", "detail"]
 _SCREEN: Final = Screen(

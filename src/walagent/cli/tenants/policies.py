@@ -5,7 +5,7 @@ import click
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import done, json_option, json_result, print_json
 from walagent.cli.terminal.table import print_rows
-from walagent.store import definitions
+from walagent.store.people import definitions
 
 
 @click.command("list")

@@ -9,7 +9,7 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import done, json_option, json_result, print_json, say, wants_json
 from walagent.cli.terminal.table import print_rows
 from walagent.errors import ConfigError
-from walagent.store import tenancy
+from walagent.store.people import tenancy
 
 
 @click.command("list")

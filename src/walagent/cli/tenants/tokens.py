@@ -10,7 +10,7 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.tenants.options import expires_option, tenant_option
 from walagent.cli.terminal.output import done, json_option, json_result, print_json, say
 from walagent.cli.terminal.table import print_rows
-from walagent.store import tenancy
+from walagent.store.people import tenancy
 
 _SCOPES = ("read", "post", "approve", "develop", "admin")
 

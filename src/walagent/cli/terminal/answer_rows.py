@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from walagent import pgtypes
 from walagent.cli.terminal.output import cell, clean, say
 from walagent.cli.terminal.table import WHOLE, Cells, print_lines, side_by_side
+from walagent.postgres import pgtypes
 from walagent.rows.rows import Rows
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import Any, Final
 import click
 
 from walagent.ask.charts import Chart, NoChart, Point, chart_of
+from walagent.base.extras import install_hint
 from walagent.cli.terminal.output import clean, say
 from walagent.errors import ConfigError, PreconditionError
-from walagent.extras import install_hint
 from walagent.rows.rows import Rows
 
 _COLORS: Final = ("bright_blue", "yellow", "green", "magenta", "cyan", "red", "white")

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Coroutine
 from typing import Any
 
-from walagent.concurrency import first_of
+from walagent.base.concurrency import first_of
 
 
 async def until_stopped(**work: Coroutine[Any, Any, object]) -> None:

@@ -11,18 +11,18 @@ from uuid import UUID, uuid4
 import click
 import orjson
 
+from walagent.base.concurrency import Periodic
 from walagent.cli.session import CliSession, Where, http_option, open_session, where_options
 from walagent.cli.start.console import base_of
 from walagent.cli.terminal.output import cell, clean, say
 from walagent.cli.threads.talk_replies import Writing, follow_replies
 from walagent.cli.threads.threads import event_lines
-from walagent.concurrency import Periodic
 from walagent.config.dsn import Places
 from walagent.errors import WalagentError
-from walagent.store import threads
 from walagent.store.errors import translating
-from walagent.store.listings import Connection
-from walagent.store.threads import Row
+from walagent.store.people import threads
+from walagent.store.people.listings import Connection
+from walagent.store.people.threads import Row
 
 _POLL = 0.3  # seconds between looks for new events
 _WAITING_FOR_PEOPLE = frozenset({"waiting_approval", "needs_review"})

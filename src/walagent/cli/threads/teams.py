@@ -12,7 +12,7 @@ from walagent.cli.terminal.output import done, json_option, json_result, produce
 from walagent.cli.terminal.table import print_rows
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.store import teams, threads
+from walagent.store.people import teams, threads
 
 ROLES: Final = ("leader", "coordinator", "member", "critic", "advocate", "observer")
 STATES: Final = ("open", "started", "blocked", "completed", "cancelled")

@@ -11,8 +11,8 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import cell, clean, json_option, print_json, print_wrapped, say
 from walagent.cli.terminal.table import Column, Row, Screen, column, print_rows, state_column
 from walagent.message import Json
-from walagent.store import threads
-from walagent.store.threads import Connection
+from walagent.store.people import threads
+from walagent.store.people.threads import Connection
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from walagent.matching.document import SizeLimits
 from walagent.replication.resync import ResyncResult, find_gaps, resync
 from walagent.store import resyncing
 from walagent.store.gaps import ChoiceResult, Gap, GapChoice
-from walagent.store.pooling import check_pooling
+from walagent.store.install.pooling import check_pooling
 from walagent.store.resyncing import ResyncCandidate
 
 _COLUMNS = ["attachment", "choice", "since", "rows", "runs", "undated"]

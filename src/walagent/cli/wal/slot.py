@@ -12,7 +12,8 @@ from walagent.cli.session import Where, ask, open_session, slot_option, where_op
 from walagent.cli.terminal.output import done, json_option, json_result, print_json, say
 from walagent.cli.terminal.table import Below, Row, Screen, column, print_rows
 from walagent.errors import ConfigError
-from walagent.store import gaps, listings
+from walagent.store import gaps
+from walagent.store.people import listings
 from walagent.wal.slots import drop_slot, inspect_slot
 
 _CHECKED_RUNS = 100_000  # whose steps are read without --all

@@ -7,11 +7,11 @@ from typing import Literal
 
 import click
 
-from walagent.change import Op
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.terminal.output import say
 from walagent.cli.terminal.pipe import Pipe
 from walagent.cli.terminal.signals import until_stopped
+from walagent.domain.change import Op
 from walagent.errors import ConfigError
 from walagent.intake.where import open_where
 from walagent.replication.bootstrap import PUBLICATIONS

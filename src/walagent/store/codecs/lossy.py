@@ -3,7 +3,7 @@ r"""Escape model output that the server encoding cannot represent.
     LATIN1 has no ellipsis: it is stored as \u2026, and the run continues
 
 Only for text that is stored to be read.  Arguments that a tool would write are rejected instead
-(`runs.toolbox`): the application's data must not be altered.
+(`runs.tools.toolbox`): the application's data must not be altered.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from psycopg import adapters
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-from walagent import pgtypes
-from walagent.encodings import fit_json, fit_text
 from walagent.message import Json
-from walagent.store.connections import to_json
+from walagent.postgres import pgtypes
+from walagent.postgres.encodings import fit_json, fit_text
+from walagent.store.sessions.connections import to_json
 
 _MARK = "\N{REPLACEMENT CHARACTER}"  # for NUL, which PostgreSQL's text cannot store
 

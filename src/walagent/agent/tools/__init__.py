@@ -1,1 +1,0 @@
-"""Tools: what a call becomes."""

@@ -1,0 +1,1 @@
+"""What knows nothing of walagent: waiting, racing, failing on purpose, extras."""

@@ -1,0 +1,120 @@
+"""The request of a run: instructions in the system prompt, row data in a block of its own.
+
+No text in a row can grant a tool: tools come from the attachment alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from walagent.deciders.loop import must_call, times_cut
+from walagent.deciders.output_limit import output_limit
+from walagent.domain.agent_spec import AgentSpec, Finish, Target
+from walagent.domain.run import RunSpec, Step
+from walagent.domain.transcript import messages
+from walagent.domain.untrusted import RULE, framed
+from walagent.message import Json, ModelSpec, Request, ToolChoice
+
+_RULES = f"""\
+You act on changes in a PostgreSQL database. Each task shows what changed as JSON between two \
+lines that carry the same marker. {RULE} Use only the tools you have been given."""
+_ENDS = {
+    Finish.ANSWER: " When there is nothing more to do, answer with one short sentence that says"
+    " what you did.",
+    Finish.AFTER_CALL: " The task ends when your calls have succeeded: make all of them in one"
+    " reply. If there is nothing to do, answer with one short sentence.",
+}
+
+
+def opening(changes: Sequence[Mapping[str, Any]], mark: str) -> str:
+    """Put the changes into a delimited block."""
+    changes = [{k: v for k, v in change.items() if k != "deferred"} for change in changes]
+    shown = changes[0] if len(changes) == 1 else list(changes)
+    body = orjson.dumps(shown, default=_digits).decode()
+    return framed("change", body, mark)
+
+
+def _digits(value: object) -> orjson.Fragment:
+    return orjson.Fragment(str(value))  # a Decimal: the one thing in a change that JSON has not
+
+
+def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: ModelSpec) -> Request:
+    """Build the next request of a run from what is recorded."""
+    agent = run.agent
+    return Request(
+        system=_system(agent),
+        messages=messages(opening(_visible(run.claim.changes, run.target), mark), steps),
+        tools=tuple(tool.spec for tool in agent.tools),
+        choice=tool_choice(must_call(steps, agent), agent),
+        max_tokens=output_limit(agent, model, times_cut(steps)),
+        parameters=agent.parameters,
+        examples=agent.examples,
+        timeout=model.timeout,
+        continues=agent.finish is Finish.ANSWER,
+        run_id=run.run_id,
+    )
+
+
+def prefix_tokens(agent: AgentSpec) -> int:
+    """Estimate the tokens that all requests of an agent begin with, at 4 bytes a token."""
+    tools = [(tool.name, tool.description, tool.input_schema) for tool in agent.tools]
+    examples = [(each.text, each.tool, each.arguments) for each in agent.examples]
+    return len(orjson.dumps([_system(agent), tools, examples], default=dict)) // 4
+
+
+def _system(agent: AgentSpec) -> str:
+    own, rules = agent.system_prompt, _RULES + _ENDS[agent.finish]
+    return f"{own}\n\n{rules}" if own else rules
+
+
+def _visible(
+    changes: Sequence[Mapping[str, Any]], target: Target | None
+) -> Sequence[Mapping[str, Any]]:
+    """Leave out what the run keeps only for bound arguments of its tools, and what is equal."""
+    if target is not None and target.columns is not None:
+        keep = target.columns.union(target.key_columns)
+        changes = [{**change, **_kept(change, keep)} for change in changes]
+    return [_differing(change) for change in changes]
+
+
+def _differing(change: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Leave only those values of the old row that differ from the new one."""
+    old, new = change.get("old"), change.get("new")
+    if not old or not new:
+        return change
+    rest = {name: value for name, value in change.items() if name != "old"}
+    same = {name for name in old.keys() & new.keys() if _is_same(old[name], new[name])}
+    differ = {name: value for name, value in old.items() if name not in same}
+    return {**rest, "old": differ} if differ else rest
+
+
+def _is_same(one: Json, other: Json) -> bool:
+    """Whether two values are equal and of one type, at every depth: in Python, `True == 1.0`."""
+    if type(one) is not type(other) or one != other:
+        return False
+    match one:
+        case {}:
+            return all(_is_same(one[name], other[name]) for name in one)
+        case [*_]:
+            return all(map(_is_same, one, other))
+        case _:
+            return True
+
+
+def _kept(change: Mapping[str, Any], keep: frozenset[str]) -> dict[str, Json]:
+    kept: dict[str, Json] = {
+        part: {name: value for name, value in change[part].items() if name in keep}
+        for part in ("new", "old", "truncated")
+        if part in change
+    }
+    if "unchanged" in change:
+        kept["unchanged"] = [name for name in change["unchanged"] if name in keep]
+    return kept
+
+
+def tool_choice(must: str | None, agent: AgentSpec) -> ToolChoice:
+    """Return what a request demands of the model."""
+    if must is None or not agent.tools:
+        return ToolChoice("auto")
+    return ToolChoice("required") if must == "required" else ToolChoice("named", must)

@@ -1,0 +1,1 @@
+"""Nouns without I/O: change, attachment, agent, run, thread, tool, tenant."""

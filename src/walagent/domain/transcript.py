@@ -1,0 +1,157 @@
+"""Steps to messages and back: what is recorded is what the model is shown again.
+
+The messages only ever grow at their end, so the prefix of a run's requests stays byte-equal.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import orjson
+
+from walagent.domain.run import Step, StepKind
+from walagent.message import (
+    Json,
+    Message,
+    Part,
+    Reply,
+    Request,
+    Stop,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+_NOTHING = "(an empty answer)"
+# Of a provider's reasoning: what it needs to read it back, and what people can read.
+_OPAQUE = frozenset({"signature", "data", "extra_content"})
+_READABLE = frozenset({"thinking", "text", "reasoning", "reasoning_content", "summary"})
+# Said after a retry to a model that has said its last words: providers want the user to speak last.
+_AGAIN = "That did not end this task. Try again."
+
+
+def reply_to_json(reply: Reply) -> dict[str, Json]:
+    """Write a reply as a step's content."""
+    content: dict[str, Json] = {
+        "parts": [_part_to_json(part) for part in reply.parts],
+        "stop": reply.stop.value,
+        "model": reply.model,
+    }
+    return {**content, "note": reply.note} if reply.note else content
+
+
+def without_thinking(reply: Reply) -> Reply:
+    """Leave the readable reasoning out; what only the provider can read stays, to be sent back."""
+    parts = (_unread(part) for part in reply.parts)
+    return replace(reply, parts=tuple(part for part in parts if part is not None))
+
+
+def _unread(part: Text | Thinking | ToolCall) -> Text | Thinking | ToolCall | None:
+    if not isinstance(part, Thinking):
+        return part
+    raw = cast("dict[str, Json]", part.raw) if isinstance(part.raw, dict) else {}
+    if not _OPAQUE & raw.keys():
+        return None
+    return Thinking(part.provider, {**raw, **dict.fromkeys(_READABLE & raw.keys(), "")})
+
+
+def reply_from_json(content: Mapping[str, Any]) -> Reply:
+    """Read a reply back."""
+    parts = tuple(_part_from_json(part) for part in content["parts"])
+    return Reply(
+        parts,
+        Stop(content["stop"]),
+        model=content.get("model", ""),
+        note=content.get("note", ""),
+    )
+
+
+def request_to_json(request: Request) -> dict[str, Json]:
+    """Write what a request says, for people: instructions and texts, without schemas of tools."""
+    return {
+        "system": request.system,
+        "messages": [
+            {"role": message.role, "text": "\n".join(_texts(message))}
+            for message in request.messages
+        ],
+        "tools": [tool.name for tool in request.tools],
+    }
+
+
+def _texts(message: Message) -> Iterator[str]:
+    return (part.text for part in message.parts if isinstance(part, Text))
+
+
+def result_to_json(call: ToolCall, content: str, *, is_error: bool) -> dict[str, Json]:
+    """Write a tool's answer as a step's content."""
+    return {"call_id": call.id, "name": call.name, "content": content, "is_error": is_error}
+
+
+def messages(opening: str, steps: Sequence[Step]) -> tuple[Message, ...]:
+    """Rebuild the conversation: the data block, then replies, results and notes in order."""
+    turns = [Message("user", (Text(opening),))]
+    waiting: list[Part] = []  # the user's side since the last reply
+    edits = dict[str, Json]()  # arguments that a person edited, by call
+    for step in steps:
+        match step.kind:
+            case StepKind.REPLY:
+                _flush(turns, waiting)
+                turns.append(Message("assistant", _said(reply_from_json(step.content))))
+            case StepKind.RESULT:
+                waiting.append(_result(step.content, edits.pop(step.content["call_id"], None)))
+            case StepKind.DECISION if "edited" in step.content:
+                edits[step.content["call_id"]] = step.content["edited"]
+            case StepKind.NOTE if "text" in step.content:
+                waiting.append(Text(step.content["text"]))
+            case StepKind.NOTE if not waiting and not _goes_on(turns[-1]):
+                waiting.append(Text(_AGAIN))
+            case _:
+                pass
+    _flush(turns, waiting)
+    return tuple(turns)
+
+
+def _said(reply: Reply) -> tuple[Part, ...]:
+    """Give what a reply said: roles must alternate, so nothing has to be something."""
+    if reply.calls or reply.text.strip():
+        return reply.parts
+    return (*reply.parts, Text(_NOTHING))
+
+
+def _goes_on(turn: Message) -> bool:
+    """Whether somebody has something to say after a turn without being asked again."""
+    return turn.role == "user" or any(isinstance(part, ToolCall) for part in turn.parts)
+
+
+def _flush(turns: list[Message], waiting: list[Part]) -> None:
+    if waiting:
+        turns.append(Message("user", tuple(waiting)))
+        waiting.clear()
+
+
+def _result(content: Mapping[str, Any], edited: Json = None) -> ToolResult:
+    text: str = content["content"]
+    if edited is not None:
+        text = f"A person edited the arguments: {orjson.dumps(edited).decode()}\n{text}"
+    return ToolResult(content["call_id"], content["name"], text, is_error=content["is_error"])
+
+
+def _part_to_json(part: Text | Thinking | ToolCall) -> dict[str, Json]:
+    match part:
+        case Text(text):
+            return {"text": text}
+        case Thinking(provider, raw):
+            return {"thinking": raw, "provider": provider}
+        case ToolCall(call_id, name, None, raw):
+            return {"call": call_id, "name": name, "arguments": None, "raw": raw}
+        case ToolCall(call_id, name, arguments, _):
+            return {"call": call_id, "name": name, "arguments": dict(arguments or {})}
+
+
+def _part_from_json(raw: Mapping[str, Any]) -> Text | Thinking | ToolCall:
+    if "call" in raw:
+        return ToolCall(raw["call"], raw["name"], raw["arguments"], raw.get("raw", ""))
+    if "thinking" in raw:
+        return Thinking(raw["provider"], raw["thinking"])
+    return Text(raw["text"])

@@ -1,0 +1,127 @@
+"""Models behind OpenAI Chat Completions: OpenAI's own, and every server that speaks it."""
+
+import asyncio
+
+import httpx2
+import orjson
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    AsyncOpenAI,
+    AsyncStream,
+    OpenAIError,
+    RequestOptions,
+)
+from openai import DefaultAsyncHttpxClient as HttpClient
+
+from walagent.errors import WalagentError
+from walagent.message import Json, ModelSpec, Reply, Request
+from walagent.models.clients import LIMITS, Shards, is_json, ssl_context, timeouts
+from walagent.models.credentials import Secrets, find_endpoint
+from walagent.models.errors import Failure, error_for
+from walagent.models.openai import API, calls_by_schema, request_body, response_body, streamed_body
+
+_PATH = "/chat/completions"
+_FAILURES = (OpenAIError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
+
+
+class OpenAIModel:
+    """One model of Chat Completions; implements `Model`.
+
+    The body is posted as it is, past the SDK's typed `create`, which walks every message again and
+    blocks the loop for 60 ms on a long transcript; the answer is read as JSON.
+    """
+
+    def __init__(self, spec: ModelSpec, secrets: Secrets) -> None:
+        """Find the key, connect to nothing.
+
+        Raises:
+            ConfigError: the spec's base URL or credential name cannot be one.
+            ModelUnauthorizedError: there is no key of the name that the spec gives.
+        """
+        self._spec = spec
+        by_schema = spec.tool_mode == "schema"
+        self._streams = not by_schema  # its text is an action in JSON
+        self._body_of = calls_by_schema.body_of if by_schema else request_body.body_of
+        self._reply_of = calls_by_schema.reply_of if by_schema else response_body.reply_of
+        self._endpoint = find_endpoint(spec, API, secrets)
+        self._clients = Shards(self._open_client)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The registry's row for this model."""
+        return self._spec
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer *request*; see `Model`."""
+        body = self._body_of(request, self._spec, official=self._endpoint.official)
+        try:
+            async with asyncio.timeout(request.timeout):
+                answer = await self._post(body, request)
+        except _FAILURES as error:
+            # Not chained: the SDK's text and its traceback repeat the request.
+            raise self._error(_failure(error), request) from None
+        if (found := response_body.error_body(answer)) is not None:
+            raise self._error(Failure(*found), request)
+        return self._reply_of(answer, self._spec, request)
+
+    async def aclose(self) -> None:
+        """Give connections back."""
+        await self._clients.aclose()
+
+    async def _post(self, body: dict[str, Json], request: Request) -> Json:
+        options: RequestOptions = {"timeout": timeouts(request.timeout)}
+        with self._clients.lend() as client:
+            if request.on_text is None or not self._streams:
+                return await client.post(_PATH, body=body, cast_to=object, options=options)
+            async with await client.post(
+                _PATH,
+                body=body | streamed_body.ASKED,
+                cast_to=object,
+                options=options,
+                stream=True,
+                stream_cls=AsyncStream[object],
+            ) as chunks:
+                if is_json(chunks.response):  # the server does not stream
+                    return orjson.loads(await chunks.response.aread())
+                return await streamed_body.gather(chunks, request.on_text)
+
+    def _open_client(self) -> AsyncOpenAI:
+        client = AsyncOpenAI(
+            api_key=self._endpoint.key,
+            base_url=self._endpoint.base_url,
+            max_retries=0,  # waiting and trying again are the worker's
+            http_client=HttpClient(limits=LIMITS, verify=ssl_context(), follow_redirects=False),
+        )
+        client.admin_api_key = None
+        if not self._endpoint.official:  # of the environment, and nobody else's business
+            client.organization = client.project = None
+        return client
+
+    def _error(self, failure: Failure, request: Request) -> WalagentError:
+        return error_for(failure, self._spec, request, self._endpoint.key)
+
+
+def _failure(error: Exception) -> Failure:
+    match error:
+        case APIStatusError():
+            code = error.code or error.type or ""
+            return Failure(error.status_code, code, _words(error.body), error.response.headers)
+        case APIConnectionError():
+            return Failure(None, type(error.__cause__ or error).__name__)
+        case APIError():  # an event of a stream
+            return Failure(None, error.code or error.type or "", _words(error.body))
+        case _:
+            return Failure(None, type(error).__name__)
+
+
+def _words(body: Json) -> str:
+    """Find the explanation in an error's body; each kind of server puts it elsewhere."""
+    match body:
+        case {"message": str(text)} | {"error": str(text)} | {"detail": str(text)}:
+            return text
+        case str(text):
+            return text
+        case _:
+            return ""

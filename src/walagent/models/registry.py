@@ -1,0 +1,88 @@
+"""The providers: those of walagent, and those that other packages bring by an entry point.
+
+[project.entry-points."walagent.models"]
+acme = "walagent_acme:PROVIDER"
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from walagent.errors import ConfigError
+from walagent.message import ModelSpec
+from walagent.models.anthropic import PROVIDER as ANTHROPIC
+from walagent.models.embedded import PROVIDER as EMBEDDED
+from walagent.models.openai import PROVIDER as OPENAI
+from walagent.models.provider import Embedder, Provider
+from walagent.models.scripted import PROVIDER as SCRIPTED
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "walagent.models"
+BUILT_IN = {one.name: one for one in (ANTHROPIC, EMBEDDED, OPENAI, SCRIPTED)}
+COMMON = OPENAI  # most servers speak its protocol: it is meant where only a base URL is given
+
+
+def find_provider(name: str) -> Provider:
+    """Find a provider; a built-in one comes first.
+
+    Entry points are read only for other names: it takes milliseconds.
+
+    Raises:
+        ConfigError: there is no such provider, or its package does not load.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    for entry in _entries():
+        if entry.name == name:
+            return _load(entry)
+    raise ConfigError(
+        f'unknown provider "{name}"; known: {", ".join(provider_names())}',
+        hint=f"Install the package that has the entry point {name} in the group {GROUP}.",
+    )
+
+
+def provider_names() -> list[str]:
+    """Name all providers that are installed."""
+    return sorted({*BUILT_IN, *(entry.name for entry in _entries())})
+
+
+def providers() -> Iterator[Provider]:
+    """Give all providers that are installed, built-in ones first."""
+    yield from BUILT_IN.values()
+    for name in provider_names():
+        if name not in BUILT_IN:
+            yield find_provider(name)
+
+
+def can_plan(spec: ModelSpec) -> bool:
+    """Whether a model can answer questions; one whose provider is not installed cannot."""
+    try:
+        return find_provider(spec.provider).can_plan
+    except ConfigError:
+        return False
+
+
+def load_embedder() -> Embedder:
+    """Load what embeds texts: that of the first provider that has one.
+
+    Raises:
+        PreconditionError: it is not installed, or does not run on this machine.
+    """
+    return next(one.load_embedder() for one in providers() if one.load_embedder is not None)
+
+
+def _entries() -> "Iterable[EntryPoint]":
+    from importlib.metadata import entry_points  # noqa: PLC0415 - it imports email and zipfile
+
+    return entry_points(group=GROUP)
+
+
+def _load(entry: "EntryPoint") -> Provider:
+    try:
+        found = entry.load()
+    except Exception as error:
+        raise ConfigError(f'provider "{entry.name}" does not load: {error!r}') from error
+    if not isinstance(found, Provider) or found.name != entry.name:
+        raise ConfigError(f'provider "{entry.name}": {entry.value} is not a Provider of that name')
+    return found

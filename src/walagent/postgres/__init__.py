@@ -1,0 +1,1 @@
+"""What any program for PostgreSQL needs: connections, logins, positions, types."""

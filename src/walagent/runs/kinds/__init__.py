@@ -1,0 +1,1 @@
+"""The kinds of runs: how each is opened, decided and ended."""

@@ -1,0 +1,1 @@
+"""How a thread is written for the model that takes a turn in it."""

@@ -1,0 +1,1 @@
+"""One call of a tool: admit it, carry it out, record it."""

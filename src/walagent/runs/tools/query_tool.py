@@ -1,0 +1,129 @@
+"""The tool `query`: execute a statement of a model through the guard, as a role that can only read.
+
+Not in the step's transaction, which can write, and not as the login: the guard's transactions are
+read-only and rolled back.  The rows are recorded like any result.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+from psycopg import AsyncConnection
+
+from walagent.domain.tool_spec import Tool
+from walagent.errors import StatementRefusedError
+from walagent.guard.query import Guard, ReadLimits
+from walagent.guard.redact import without_values
+from walagent.guard.role import reading_as
+from walagent.message import Json, ToolCall
+from walagent.postgres import pgtypes
+from walagent.rows.rows import Rows
+from walagent.store.codecs.exact import read_json
+from walagent.store.sessions.step_session import split_record
+from walagent.store.sessions.tool_connections import ToolConnection
+from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
+
+# Less than the limit for results of tools, so that results are truncated between two rows.
+_MOST: Final = 60_000  # bytes of a result
+LIMITS: Final = ReadLimits(rows=1000, cell=4000, total=1 << 20)
+# Types that JSON has.
+_PLAIN: Final = {pgtypes.BOOL: "t".__eq__, **dict.fromkeys(pgtypes.INTEGERS, int)}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of a statement, and the search path of its names."""
+
+    limits: ReadLimits = LIMITS
+    search_path: str = ""
+
+
+async def answer_query(
+    conns: tuple[AsyncConnection[Any], ToolConnection],
+    tool: Tool,
+    call: ToolCall,
+    arguments: Mapping[str, Json],
+    bounds: Bounds,
+) -> dict[str, Json]:
+    """Execute a query and return the content of its step, also if it is refused.
+
+    Args:
+        conns: of the worker, which checks the statement, and for code of others, which executes it.
+
+    Raises:
+        RoleRefusedError: the tool's role is gone, cannot be assumed, or could write.
+    """
+    limits = bounds.limits
+    within = replace(limits, seconds=min(limits.seconds, tool.timeout))
+    path = bounds.search_path or "pg_catalog"
+    answer: dict[str, Json] = {"call_id": call.id, "name": call.name}
+    conn, tools = conns
+    elsewhere = _through(tools, tool.role, path, within)
+    guard = Guard(conn, limits=within, search_path=path, elsewhere=elsewhere)
+    try:
+        rows = await _read(conn, tool.role, guard, str(arguments["sql"]))
+    except StatementRefusedError as error:
+        state = {"sqlstate": error.sqlstate} if error.sqlstate else {}
+        return {**answer, "content": without_values(error)[:4096], "is_error": True, **state}
+    return {**answer, "content": as_json(rows), "is_error": False}
+
+
+async def _read(conn: AsyncConnection[Any], role: str, guard: Guard, text: str) -> Rows:
+    try:
+        async with reading_as(conn, role):
+            return await guard.read(text)
+    except StatementRefusedError as error:
+        if error.sqlstate != TRAMPOLINE_LOST:
+            raise
+    await make_trampoline(conn, role)
+    async with reading_as(conn, role):
+        return await guard.read(text)
+
+
+def _through(
+    tools: ToolConnection, role: str, path: str, limits: ReadLimits
+) -> Callable[[str], AsyncGenerator[tuple[str | None, ...]]]:
+    """Return what executes a statement as *role*, in a transaction that is rolled back."""
+    seconds, lock = (str(round(s * 1000)) for s in (limits.seconds, limits.lock_seconds))
+
+    async def stream(text: str) -> AsyncGenerator[tuple[str | None, ...]]:
+        request = {"run_as": role, "sql": text, "path": path, "rows": True}
+        async with tools.transaction(force_rollback=True) as transaction:
+            await tools.conn.execute(
+                "select set_config('statement_timeout', %s, true),"
+                " set_config('lock_timeout', %s, true), set_config('row_security', 'on', true),"
+                " set_config('bytea_output', 'hex', true), set_config('jit', 'off', true),"
+                " set_config('extra_float_digits', '1', true)",
+                [seconds, lock],
+            )
+            found = await transaction.call("read_as", request)
+        for record in read_json(found)["rows"]:
+            yield tuple(split_record(record))
+
+    return stream
+
+
+def as_json(rows: Rows, most: int = _MOST) -> str:
+    """Return rows as JSON: column names, a list for each row, and what was omitted."""
+    head = orjson.dumps({"columns": rows.names})[:-1]
+    room, kept = most - len(head), list[bytes]()
+    for texts in rows.texts:
+        row = orjson.dumps(_values(rows, texts))
+        room -= len(row) + 1
+        if room < 0:
+            break
+        kept.append(row)
+    cut = list(rows.cut)
+    if len(kept) < len(rows):
+        cut.append(f"only the first {len(kept):,} rows are shown; they are large")
+    tail = b',"cut":' + orjson.dumps(cut) if cut else b""
+    return (head + b',"rows":[' + b",".join(kept) + b"]" + tail + b"}").decode()
+
+
+def _values(rows: Rows, texts: Sequence[str | None]) -> list[Json]:
+    """Return integers and booleans as JSON values, all others as PostgreSQL prints them."""
+    return [
+        text if text is None else _PLAIN.get(column.type_oid, str)(text)
+        for column, text in zip(rows.columns, texts, strict=True)
+    ]

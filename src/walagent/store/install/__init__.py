@@ -1,0 +1,1 @@
+"""What an installation has in a database and on its server."""

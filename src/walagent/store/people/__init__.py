@@ -1,0 +1,1 @@
+"""What people list, show and change with commands."""

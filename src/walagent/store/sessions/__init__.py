@@ -1,0 +1,1 @@
+"""Connections: common settings, and whom their statements act as."""

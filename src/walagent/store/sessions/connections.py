@@ -1,0 +1,235 @@
+"""Open connections to the database with common settings: orjson, durable commits, a name."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Self, cast
+
+import orjson
+from psycopg import AsyncConnection, OperationalError
+from psycopg.adapt import AdaptersMap
+from psycopg.types.json import set_json_dumps, set_json_loads
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from walagent.errors import DatabaseLostError
+from walagent.message import Json
+from walagent.postgres.connection import TEXT_FORMS, open_connection, parameters, why_refused
+from walagent.store.codecs.exact import exact, read_json
+from walagent.store.errors import translating
+from walagent.store.sessions.acting import ActingConnection, Identity, give_identity
+
+Pool = AsyncConnectionPool[AsyncConnection[Any]]
+
+# An escaped NUL, which jsonb rejects; a preceding even number of backslashes escapes itself.
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+_MARK = "\N{REPLACEMENT CHARACTER}"
+
+
+def to_json(value: Json) -> bytes:
+    """Encode JSON for jsonb: a replacement character replaces NUL and lone surrogates."""
+    try:
+        document = orjson.dumps(value, exact, orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        document = orjson.dumps(_encodable(value), exact, orjson.OPT_NON_STR_KEYS)
+    if b"u0000" in document:
+        document = _NUL.sub(rb"\1" + _MARK.encode(), document)
+    return document
+
+
+def _encodable(value: Json) -> Json:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            items = cast("dict[Json, Json]", value).items()
+            return {_encodable(key): _encodable(each) for key, each in items}
+        case list() | tuple():
+            return [_encodable(each) for each in cast("Sequence[Json]", value)]
+        case _:
+            return value
+
+
+def _prepare(context: AdaptersMap | AsyncConnection[Any]) -> None:
+    set_json_loads(read_json, context)
+    set_json_dumps(to_json, context)
+
+
+async def _configure(conn: AsyncConnection[Any]) -> None:
+    """Make commits durable before they are reported, whatever the defaults of role and database.
+
+    A checkpoint that was reported durable and then lost in a crash would lose its changes.
+    A stricter setting (remote_apply) is kept.  Times are formatted as psycopg parses them; the
+    order of date fields (DMY, MDY) is kept too.
+
+    Behind a pooler, nothing is prepared by name: the next statement can have another session.
+    """
+    _prepare(conn)
+    cursor = await conn.execute(
+        "select pg_backend_pid(),"
+        "       set_config('datestyle', %(datestyle)s, false),"
+        "       set_config('intervalstyle', %(intervalstyle)s, false),"
+        "       case when current_setting('synchronous_commit') in ('off', 'local')"
+        "            then set_config('synchronous_commit', 'on', false) end",
+        TEXT_FORMS,
+    )
+    row = await cursor.fetchone()
+    if row is None or row[0] != conn.info.backend_pid:  # a pooler sends a PID of its own
+        conn.prepare_threshold = None
+
+
+async def connect(
+    dsn: str,
+    *,
+    application: str = "walagent",
+    idle: float | None = None,
+    settings: Mapping[str, str] | None = None,
+    identity: Identity | None = None,
+) -> AsyncConnection[Any]:
+    """Open a connection in autocommit mode.
+
+    Args:
+        idle: seconds after which the server ends the session if it is idle in a transaction.
+        settings: of the session, in addition to those of all connections.
+        identity: the principal as which its transactions act; None: the login.
+
+    Raises:
+        LoginRefusedError: the server rejects the login.
+        DatabaseLostError: the server cannot be reached, or has no free connection.
+    """
+    wanted = {**_resting(idle), **(settings or {})}
+    conn = await open_connection(ActingConnection, dsn, application, wanted)
+    try:
+        with translating():  # it can break before it is used
+            await _configure(conn)
+            give_identity(conn, identity)
+    except BaseException:  # cancelled, too: no other code has it yet
+        await conn.close()
+        raise
+    return conn
+
+
+def _resting(idle: float | None) -> dict[str, str]:
+    """Limit the time for which the server keeps a session idle in a transaction.
+
+    A process that is frozen or disconnected would otherwise hold its locks for hours, including
+    those on the application's rows.
+    """
+    if idle is None:
+        return {}
+    return {"idle_in_transaction_session_timeout": str(round(idle * 1000))}
+
+
+class NoConnectionError(PoolTimeout):
+    """No connection in time, and why the last attempt to open one failed."""
+
+    def __init__(self, message: str, sqlstate: str | None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+def _cancellations() -> int:
+    """Return how often the current task was cancelled."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
+    """A pool that reports why it has no connection, not only the timeout."""
+
+    refused: OperationalError | None = None  # the error of the last attempt to connect
+
+    async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:  # noqa: ASYNC109 - psycopg's
+        """Return a connection.
+
+        Raises:
+            NoConnectionError, PoolTimeout: none was available in time.
+        """
+        before = _cancellations()
+        try:
+            conn = await super().getconn(timeout)
+        except PoolTimeout as error:
+            if self.refused is None:
+                raise
+            reason, state = why_refused(self.refused)
+            raise NoConnectionError(f"{error}: {reason}", state) from error
+        if _cancellations() > before:  # the pool drops it if a connection came free
+            await self.putconn(conn)
+            raise asyncio.CancelledError
+        return conn
+
+    def watching(self, application: str, idle: float | None) -> type[AsyncConnection[Any]]:
+        """Create the class of this pool's connections, which records errors of connecting."""
+        pool = self
+
+        class Connection(ActingConnection):
+            @classmethod
+            async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
+                given = {**kwargs, **parameters(conninfo, application, _resting(idle))}
+                try:
+                    conn = await super().connect(conninfo, **given)
+                except OperationalError as error:
+                    pool.refused = error
+                    raise
+                pool.refused = None
+                return conn
+
+        return Connection
+
+
+def why_not(pool: Pool) -> tuple[str, str | None]:
+    """Return why the last attempt of *pool* to connect failed, and its SQLSTATE."""
+    refused = pool.refused if isinstance(pool, _Pool) else None
+    return ("", None) if refused is None else why_refused(refused)
+
+
+@asynccontextmanager
+async def open_pool(  # noqa: PLR0913 - settings of psycopg's pool
+    dsn: str | Callable[[], str],
+    *,
+    size: int,
+    application: str,
+    idle: float | None = None,
+    discard: str = "",
+    identity: Identity | None = None,
+) -> AsyncGenerator[Pool]:
+    """Open a pool of up to *size* connections; the first is opened before it returns.
+
+    Args:
+        dsn: a connection string, or a function that returns one for each connection.
+        idle: as for `connect`.
+        discard: statements that discard what the use of a connection left in its session, before
+            it is used again.  Nothing is then prepared on it by name.
+        identity: as for `connect`.
+
+    Raises:
+        DatabaseLostError: no connection could be opened.
+    """
+
+    async def clean(conn: AsyncConnection[Any]) -> None:
+        await conn.execute(discard.encode())
+
+    async def configure(conn: AsyncConnection[Any]) -> None:
+        await _configure(conn)
+        give_identity(conn, identity)
+
+    pool = _Pool(
+        dsn,
+        min_size=1,
+        max_size=size,
+        open=False,
+        name=application,
+        kwargs={"autocommit": True, **({"prepare_threshold": None} if discard else {})},
+        configure=configure,
+        reset=clean if discard else None,
+        timeout=30,
+        reconnect_timeout=5,
+    )
+    pool.connection_class = pool.watching(application, idle)
+    try:
+        await pool.open(wait=True, timeout=15)
+        yield pool
+    except PoolTimeout as error:
+        raise DatabaseLostError(f"no database connection in time: {error}") from error
+    finally:
+        await pool.close(timeout=5)

@@ -1,0 +1,288 @@
+"""Connections on which code of others is executed: tools, and what their statements fire.
+
+Their login has no privilege of its own and is a member of no role.  Every role can call the
+functions of `agent_signed`; they carry out only what is signed with `agent_internal.secret`, which
+this login cannot read.  What a call left in the session is discarded before the connection is used
+again.
+"""
+
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from psycopg import AsyncConnection, Error, sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from walagent.domain.tenant import Actor
+from walagent.errors import LoginRefusedError, PreconditionError
+from walagent.message import Json
+from walagent.store.errors import translating
+from walagent.store.sessions.connections import Pool, connect, open_pool, to_json
+from walagent.telemetry.mask import hide
+
+Connection = AsyncConnection[Any]
+SignedFunction = Literal[
+    "admit_call",
+    "call_tool",
+    "check_result",
+    "close_step",
+    "check_egress",
+    "decide_policy",
+    "execute_as",
+    "open_step",
+    "read_as",
+    "write_as",
+]
+
+# DISCARD ALL without the plans, which code of others cannot change: settings first, for they can
+# hide the functions that follow; last, those that each connection has.
+DISCARD: Final = (
+    "reset all; close all; deallocate all; unlisten *; discard temp; discard sequences;"
+    " select pg_catalog.pg_advisory_unlock_all(),"
+    " pg_catalog.set_config('datestyle', 'ISO', false),"
+    " pg_catalog.set_config('intervalstyle', 'postgres', false),"
+    " case when pg_catalog.current_setting('synchronous_commit') in ('off', 'local')"
+    " then pg_catalog.set_config('synchronous_commit', 'on', false) end"
+)
+_LOGIN: Final = """
+select agent_internal.tools_login(), key,
+       (select oid::bigint from pg_catalog.pg_roles where rolname = current_user),
+       exists (select from pg_catalog.pg_roles where rolname = agent_internal.tools_login())
+  from agent_internal.secret
+"""
+# As agent_internal.transaction_name(), of names that code of others cannot replace.
+_TRANSACTION: Final = (
+    "select pg_catalog.concat(pg_catalog.pg_backend_pid(), ' ',"
+    " pg_catalog.extract('epoch', pg_catalog.transaction_timestamp()))"
+)
+# Created or changed by another process at the same moment.
+_RACES: Final = ("42710", "23505", "XX000")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsLogin:
+    """The login of a database for code of others, and the key that signs its calls."""
+
+    name: str
+    key: bytes = field(repr=False)
+    worker: int  # OID of the role that signs, which must be a member of the `run_as` role
+    exists: bool = True
+
+    @property
+    def password(self) -> str:
+        """Derived, so that each worker knows it and none stores it."""
+        return _signature(self.key, f"login {self.name}".encode()).hex()
+
+    def user(self, tools_dsn: str) -> str:
+        """Return the name of the role that logs in: *tools_dsn* can name another."""
+        return str(conninfo_to_dict(tools_dsn).get("user") or self.name)
+
+    def dsn(self, dsn: str, tools_dsn: str = "") -> str:
+        """Return the connection string of this login.
+
+        Args:
+            dsn: of the worker, whose server and database it has.
+            tools_dsn: replaces *dsn*; it can name another login.
+        """
+        user = self.user(tools_dsn)
+        password = conninfo_to_dict(tools_dsn).get("password") or (
+            self.password if user == self.name else None
+        )
+        if password:
+            hide(str(password))
+        return make_conninfo(tools_dsn or dsn, user=user, password=password)
+
+    def signature(self, request: bytes) -> bytes:
+        """Return the signature of a request, which is JSON."""
+        return _signature(self.key, b"call " + request)
+
+
+def _signature(key: bytes, text: bytes) -> bytes:
+    """Compute a signature as agent_internal.signed() does."""
+    return hashlib.sha256(key + hashlib.sha256(key + text).digest()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTransaction:
+    """A transaction on a connection of the tools' login, and its name.
+
+    What is signed for it can be used in no other.
+    """
+
+    conn: Connection
+    login: ToolsLogin
+    name: str
+    actor: Actor | None = None  # as whom its code acts; None: nobody
+
+    def sign(self, request: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a request and its signature, the parameters of the functions in agent_signed."""
+        who = {"worker": self.login.worker, "transaction": self.name, **acting(self.actor)}
+        text = to_json({**request, **who})
+        return {"request": text.decode(), "signature": self.login.signature(text)}
+
+    async def call(self, function: SignedFunction, request: Mapping[str, Json]) -> Any:  # noqa: ANN401 - SQL's
+        """Call a function of agent_signed, and return its result."""
+        statement = f"select agent_signed.{function}(%(request)s, %(signature)s)"
+        cursor = await self.conn.execute(statement.encode(), self.sign(request))
+        row = await cursor.fetchone()
+        return row[0] if row else None
+
+
+def acting(actor: Actor | None) -> dict[str, Json]:
+    """Return what agent_internal.signed() reads of an actor."""
+    return {} if actor is None else {"tenant": actor.tenant, "agent": actor.principal}
+
+
+async def name_transaction(conn: Connection, begin: str = "") -> str:
+    """Return the name of the present transaction, for which requests are signed.
+
+    Args:
+        begin: statements to execute before, in the same round trip.
+    """
+    cursor = await conn.execute(f"{begin}; {_TRANSACTION}".encode())
+    while cursor.nextset():
+        pass
+    row = await cursor.fetchone()
+    return row[0] if row else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolConnection:
+    """A connection of the tools' login.  Nothing is prepared on it by name."""
+
+    conn: Connection
+    login: ToolsLogin
+    actor: Actor | None = None
+
+    @asynccontextmanager
+    async def transaction(self, *, force_rollback: bool = False) -> AsyncGenerator[ToolTransaction]:
+        """Yield a transaction, in which signed functions can be called."""
+        async with self.conn.transaction(force_rollback=force_rollback):
+            name = await name_transaction(self.conn)
+            yield ToolTransaction(self.conn, self.login, name, self.actor)
+
+
+class ToolConnections:
+    """A pool of connections of the tools' login, and that of the worker."""
+
+    def __init__(self, worker: Pool, pool: Pool, login: ToolsLogin) -> None:
+        self.worker = worker
+        self._pool = pool
+        self._login = login
+
+    @asynccontextmanager
+    async def connection(self, actor: Actor | None = None) -> AsyncGenerator[ToolConnection]:
+        """Yield a connection whose code acts as *actor*; its session is then discarded."""
+        async with self._pool.connection() as conn:
+            yield ToolConnection(conn, self._login, actor)
+
+
+async def read_login(conn: Connection) -> ToolsLogin:
+    """Read the name of the login and the key, as the worker."""
+    row = await (await conn.execute(_LOGIN)).fetchone()
+    if row is None:
+        raise PreconditionError("agent_internal.secret is empty", hint="Run walagent init.")
+    name, key, worker, exists = row
+    return ToolsLogin(name, bytes(key), worker, exists)
+
+
+async def ensure_login(conn: Connection) -> str:
+    """Create the tools' login, or set its password; return what a superuser must run instead.
+
+    Returns:
+        "" if it was done; else the statement that this role lacks the privilege for.
+    """
+    login = await read_login(conn)
+    # With an algorithm, libpq does not ask the server, which would block the event loop.
+    verifier = conn.pgconn.encrypt_password(
+        login.password.encode(), login.name.encode(), b"scram-sha-256"
+    ).decode()
+    made = sql.SQL("{} role {} login password {}").format(
+        sql.SQL("alter" if login.exists else "create"),
+        sql.Identifier(login.name),
+        sql.Literal(verifier),
+    )
+    try:
+        await conn.execute(made)
+    except Error as error:
+        if error.sqlstate in _RACES:
+            return ""
+        if error.sqlstate != "42501":
+            raise
+        return made.as_string()
+    return ""
+
+
+@asynccontextmanager
+async def open_tool_connections(
+    pool: Pool,
+    dsn: Callable[[], str],
+    *,
+    tools_dsn: Callable[[], str] = lambda: "",
+    idle: float | None = None,
+) -> AsyncGenerator[ToolConnections]:
+    """Open connections of the tools' login, beside a worker's.
+
+    The login is created if it is missing and the worker's role may create roles.
+
+    Args:
+        dsn: returns the worker's connection string.
+        tools_dsn: returns that of the tools' login, if it is set.
+        idle: as for `open_pool`.
+
+    Raises:
+        PreconditionError: there is no such login, or the server rejects it.
+    """
+    with translating():
+        async with pool.connection() as conn:
+            login = await read_login(conn)
+
+    def named() -> str:
+        return login.dsn(dsn(), tools_dsn())
+
+    await _check_login(pool, login, named)
+    async with open_pool(
+        named,
+        size=pool.max_size,
+        application="walagent tools",
+        idle=idle,
+        discard=DISCARD,
+    ) as tools:
+        yield ToolConnections(pool, tools, login)
+
+
+async def _check_login(pool: Pool, login: ToolsLogin, dsn: Callable[[], str]) -> None:
+    try:
+        await (await connect(dsn(), application="walagent tools")).close()
+    except LoginRefusedError as error:
+        async with pool.connection() as conn:
+            await log_in(conn, login, dsn, error)
+
+
+async def log_in(
+    worker: Connection, login: ToolsLogin, dsn: Callable[[], str], error: LoginRefusedError
+) -> None:
+    """Create the login that was refused, and log in as it.
+
+    Raises:
+        PreconditionError: the worker's role may not create it, or it is refused again.
+    """
+    with translating():
+        missing = await ensure_login(worker)
+    if missing:
+        raise _refused(login, error, missing) from error
+    try:
+        await (await connect(dsn(), application="walagent tools")).close()
+    except LoginRefusedError as again:
+        raise _refused(login, again, "") from again
+
+
+def _refused(login: ToolsLogin, error: LoginRefusedError, missing: str) -> PreconditionError:
+    run = f"As a superuser, run: {missing}; or set" if missing else "Set"
+    return PreconditionError(
+        f'cannot log in as "{login.name}", as which tools are executed: {error}',
+        hint=f"{run} DATABASE_TOOLS_URL to how this login reaches the database.",
+        sqlstate=error.sqlstate,
+    )

@@ -1,0 +1,1 @@
+"""What a process says of itself: log, metrics, and the masking of secrets."""

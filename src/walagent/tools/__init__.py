@@ -1,0 +1,9 @@
+"""Exports for code in Python: tools with their context and error, functions over threads."""
+
+from walagent.domain.thread import ThreadView
+from walagent.domain.tool_spec import Effect
+from walagent.errors import ToolFailedError
+from walagent.tools.python import ToolContext, tool
+from walagent.tools.thread_functions import thread_function
+
+__all__ = ["Effect", "ThreadView", "ToolContext", "ToolFailedError", "thread_function", "tool"]

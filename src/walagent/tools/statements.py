@@ -1,0 +1,135 @@
+"""The SQL statement that a call of a SQL tool is.  Pure: text and one JSON parameter, `$1`."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from psycopg import sql
+
+from walagent.domain.agent_spec import Target
+from walagent.domain.tool_spec import Tool
+from walagent.errors import ToolFailedError
+from walagent.message import Json, ToolCall
+
+# What agent_internal.bind_relation() writes in, with NUL for the percent sign: no name holds one.
+_TABLE, _KEY, _SET = sql.SQL("\x001$s"), sql.SQL("\x002$s"), sql.SQL("\x003$s")
+
+
+def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Json]:
+    """The call's arguments with those that come from the change, which the model never chose."""
+    row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
+    taken = {argument: row.get(column) for argument, column in tool.bind.items()}
+    return {**(call.arguments or {}), **taken}
+
+
+def statement_of(
+    tool: Tool, target: Target, arguments: Mapping[str, Json], change: Mapping[str, Any]
+) -> tuple[str, dict[str, Json]]:
+    """Compose the statement that carries a call out, and its parameter.
+
+    One of update_row is for agent_internal.bind_relation(), which writes in what the table is
+    called.
+
+    Raises:
+        ToolFailedError: update_row on a row that the WAL did not name.
+    """
+    if tool.kind == "builtin":
+        return _update_row(target, arguments, change)
+    types = tuple((name, type_) for name, type_ in tool.arguments if name in arguments)
+    text = _function_call(tool.schema, tool.function, types, returns_set=tool.returns_set)
+    return text, dict(arguments)
+
+
+def visibility_statement(
+    target: Target, change: Mapping[str, Any]
+) -> tuple[str, dict[str, Json]] | None:
+    """Compose the question whether the row of a change can be seen; None without a key.
+
+    For agent_internal.bind_relation(), which writes in what the table is called.
+    """
+    key = _row_key(target, change)
+    if key is None:
+        return None
+    asked = _template(
+        sql.SQL(
+            "select exists (select from {table} as t,"
+            " jsonb_to_record($1) as k ({key}) where {same})"
+        ),
+        key,
+    )
+    return asked, key
+
+
+@lru_cache(maxsize=1024)  # quoting the names takes a tenth of a call
+def _function_call(
+    schema: str, function: str, types: Sequence[tuple[str, str]], *, returns_set: bool
+) -> str:
+    """`select to_jsonb(schema.f(a => g.a, …)) from jsonb_to_record($1) as g (a type, …)`.
+
+    PostgreSQL itself reads the arguments as their declared types, which the catalog has spelled:
+    lists, rows and JSON too.  Arguments left out keep their defaults.
+    """
+    given = [(sql.Identifier(name), type_) for name, type_ in types]
+    call = sql.SQL("{}({})").format(
+        sql.Identifier(schema, function),
+        sql.SQL(", ").join(sql.SQL("{0} => g.{0}").format(name) for name, _ in given),
+    )
+    typed = sql.SQL(", ").join(
+        sql.SQL("{} {}").format(name, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
+        for name, type_ in given
+    )
+    read = sql.SQL("jsonb_to_record($1) as g ({})" if given else "(select) as g").format(typed)
+    text = (
+        "select coalesce(jsonb_agg(to_jsonb(r)), '[]')"
+        " from {read}, lateral (select * from {call} limit 1000) as r"
+        if returns_set
+        else "select to_jsonb({call}) from {read}"
+    )
+    return sql.SQL(text).format(read=read, call=call).as_string()
+
+
+def _update_row(
+    target: Target, arguments: Mapping[str, Json], change: Mapping[str, Any]
+) -> tuple[str, dict[str, Json]]:
+    """Update the row of the change, found by its key; only columns in `writes` can be named."""
+    key = _row_key(target, change)
+    if key is None:
+        raise ToolFailedError("the change does not say which row it was: no key came with it")
+    columns = [name for name in arguments if name in target.writes]
+    text = _template(
+        sql.SQL(
+            "with done as (update {table} as t set {sets}"
+            " from jsonb_to_record($1 -> 'set') as s ({set}),"
+            " jsonb_to_record($1 -> 'key') as k ({key}) where {same} returning 1)"
+            " select to_jsonb('updated'::text) from done"
+        ),
+        key,
+        columns,
+    )
+    return text, {"set": {name: arguments[name] for name in columns}, "key": key}
+
+
+def _row_key(target: Target, change: Mapping[str, Any]) -> dict[str, Json] | None:
+    row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
+    stray = change.get("stray_bytes", ())  # what is written for these is not what they are
+    key = {name: row.get(name) for name in target.key_columns if name not in stray}
+    if not key or len(key) < len(target.key_columns):
+        return None
+    return None if any(value is None for value in key.values()) else key
+
+
+def _template(text: sql.SQL, key: Mapping[str, Json], columns: Sequence[str] = ()) -> str:
+    """Fill a statement in as far as is known here; the rest is for
+    agent_internal.bind_relation().
+    """
+    pairs = ((sql.Identifier("t", name), sql.Identifier("k", name)) for name in key)
+    written = text.format(
+        table=_TABLE,
+        key=_KEY,
+        set=_SET,
+        same=sql.SQL(" and ").join(sql.SQL("{} = {}").format(*pair) for pair in pairs),
+        sets=sql.SQL(", ").join(
+            sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in columns
+        ),
+    )
+    return written.as_string().replace("%", "%%").replace("\0", "%")

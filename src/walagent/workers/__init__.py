@@ -1,0 +1,1 @@
+"""Compose a worker from the configuration: models, kinds of runs, senders, tools."""

@@ -1,0 +1,190 @@
+"""What a provider's failure becomes, and what its text may say."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walagent.errors import (
+    ModelLimitedError,
+    ModelRejectedError,
+    ModelUnauthorizedError,
+    ModelUnavailableError,
+)
+from walagent.message import Message, ModelSpec, Request, Text, ToolResult
+from walagent.models.errors import MESSAGE_LIMIT, Failure, error_for, retry_after
+
+SPEC = ModelSpec("m", "openai", "gpt-x", credential="MY_KEY")
+REQUEST = Request("be kind", (Message("user", (Text("the password is hunter2"),)),))
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (None, ModelUnavailableError),
+        (301, ModelRejectedError),
+        (400, ModelRejectedError),
+        (401, ModelUnauthorizedError),
+        (402, ModelUnauthorizedError),
+        (403, ModelUnauthorizedError),
+        (404, ModelUnauthorizedError),
+        (408, ModelUnavailableError),
+        (409, ModelUnavailableError),
+        (413, ModelRejectedError),
+        (418, ModelRejectedError),
+        (422, ModelRejectedError),
+        (429, ModelLimitedError),
+        (500, ModelUnavailableError),
+        (501, ModelRejectedError),
+        (502, ModelUnavailableError),
+        (503, ModelLimitedError),
+        (504, ModelUnavailableError),
+        (520, ModelUnavailableError),
+        (529, ModelLimitedError),
+    ],
+)
+def test_every_status_has_one_who_acts_next(status: int | None, expected: type[Exception]) -> None:
+    """The table of statuses and its defaults, in full."""
+    assert type(error_for(Failure(status), SPEC, REQUEST)) is expected
+
+
+@pytest.mark.parametrize("code", ["insufficient_quota", "billing_error"])
+def test_spent_money_is_for_a_person_whatever_the_status(code: str) -> None:
+    """A 429 for an empty account must not be waited out."""
+    error = error_for(Failure(429, code), SPEC, REQUEST)
+    assert isinstance(error, ModelUnauthorizedError)
+    assert "MY_KEY" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "1e9"}, 3_600.0),
+        ({"retry-after": "Wed, 21 Oct 9999 07:28:00 GMT"}, 3_600.0),
+        ({"retry-after": "Wed, 21 Oct 2026 99:28:00 GMT"}, None),
+        ({"retry-after": "99999999999999999999 Oct 1 1:1:1"}, None),
+        ({"retry-after": "9", "retry-after-ms": "250"}, 0.25),
+        (
+            {
+                "date": "Wed, 21 Oct 2026 07:28:00 GMT",
+                "retry-after": "Wed, 21 Oct 2026 07:28:30 GMT",
+            },
+            30.0,
+        ),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+    ],
+)
+def test_the_wait_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
+    """Seconds, milliseconds and dates; what is none of these is not waited for."""
+    assert retry_after(headers) == seconds
+
+
+@given(st.text())
+def test_whatever_the_header_says_it_is_a_wait_or_none(text: str) -> None:
+    """Nobody can break a run, or stop it for days, with a header."""
+    seconds = retry_after({"retry-after": text, "date": text})
+    assert seconds is None or 0 <= seconds <= 3_600
+
+
+def test_anthropics_empty_account_is_reported_by_its_words() -> None:
+    """It comes as a malformed request.  The same words quoted from a row mean nothing."""
+    words = "Your credit balance is too low to access the Anthropic API. Please go to Plans"
+    error = error_for(Failure(400, "invalid_request_error", words), SPEC, REQUEST)
+    assert isinstance(error, ModelUnauthorizedError)
+    quoted = error_for(Failure(400, "invalid_request_error", f"Invalid: {words}"), SPEC, REQUEST)
+    assert isinstance(quoted, ModelRejectedError)
+
+
+def test_a_model_that_is_not_there_is_named_and_where_to_look() -> None:
+    """No run of it can succeed, so a person is asked once instead of each run failing."""
+    error = error_for(Failure(404, "not_found_error", "model: gpt-x"), SPEC, REQUEST)
+    assert isinstance(error, ModelUnauthorizedError)
+    assert str(error) == "openai gpt-x answered 404 not_found_error: model: gpt-x"
+    assert error.hint == "check model_id and base_url of m in agent.model"
+
+
+@pytest.mark.parametrize(
+    ("code", "counts"),
+    [("ConnectError", False), ("ConnectTimeout", False), ("PoolTimeout", False)]
+    + [
+        (name, True) for name in ("ReadTimeout", "ReadError", "RemoteProtocolError", "TimeoutError")
+    ],
+)
+def test_a_request_that_never_left_us_is_no_attempt(code: str, *, counts: bool) -> None:
+    """No run can be the reason why there is no connection."""
+    error = error_for(Failure(None, code), SPEC, REQUEST)
+    assert isinstance(error, ModelUnavailableError)
+    assert error.counts is counts
+
+
+def test_a_failure_may_say_too_when_to_come_back() -> None:
+    """It counts as an attempt all the same."""
+    error = error_for(Failure(502, "", "", {"retry-after": "30"}), SPEC, REQUEST)
+    assert isinstance(error, ModelUnavailableError)
+    assert (error.retry_after, error.counts) == (30, True)
+
+
+def test_an_error_keeps_the_words_that_an_operator_needs() -> None:
+    """A name of a parameter is no secret."""
+    message = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+    error = error_for(Failure(400, "unsupported_parameter", message), SPEC, REQUEST)
+    assert str(error) == f"openai gpt-x answered 400 unsupported_parameter: {message}"
+
+
+@pytest.mark.parametrize("echo", ["'hunter2'", '"password"', "`is`", "hunter2"])
+def test_a_telling_word_of_the_prompt_is_left_out(echo: str) -> None:
+    """Even a short one, quoted or not: it may be a password."""
+    error = error_for(Failure(400, "", f"invalid value {echo}. At 4.2"), SPEC, REQUEST)
+    assert str(error) == "openai gpt-x answered 400: invalid value […]. At 4.2"
+
+
+def test_a_refused_key_is_not_quoted_back() -> None:
+    """Providers repeat half of a wrong key; their words are dropped."""
+    error = error_for(Failure(401, "", "Incorrect API key provided: sk-abc***z"), SPEC, REQUEST)
+    assert "sk-" not in str(error)
+
+
+def test_the_key_is_cut_out_of_any_other_message() -> None:
+    """A server may echo the headers it got."""
+    error = error_for(Failure(400, "", "header Bearer s3cret refused"), SPEC, REQUEST, "s3cret")
+    assert "s3cret" not in str(error)
+
+
+KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWx"
+
+
+@pytest.mark.parametrize("status", [None, 400, 401, 403, 404, 429, 500])
+@pytest.mark.parametrize("echo", [KEY, f"bad key {KEY}", KEY[4:16], "AbCdEfGhIj", "hunter2 is it"])
+def test_a_key_in_the_code_or_the_words_goes_nowhere(status: int | None, echo: str) -> None:
+    """They become paused_reason, the error of the run and a line of the log."""
+    for failure in (Failure(status, echo), Failure(status, "", echo)):
+        error = error_for(failure, SPEC, REQUEST, KEY)
+        text = f"{error} {error.hint}"
+        assert not any(KEY[at : at + 6] in text for at in range(len(KEY) - 5))
+
+
+@pytest.mark.parametrize("code", ["insufficient_quota", "ConnectTimeout", "rate limit", "E-12"])
+def test_a_short_name_is_kept(code: str) -> None:
+    """An operator looks it up in the provider's documentation."""
+    assert code in str(error_for(Failure(500, code), SPEC, REQUEST, KEY))
+
+
+@given(
+    prompt=st.text(min_size=24, max_size=400),
+    before=st.text(max_size=50),
+    after=st.text(max_size=700),
+)
+def test_no_stretch_of_the_prompt_gets_into_an_error(prompt: str, before: str, after: str) -> None:
+    """Whatever the provider writes around it, wherever it cuts it."""
+    request = Request("", (Message("user", (ToolResult("1", "read", prompt),)),))
+    text = str(error_for(Failure(400, "", f"{before}{prompt}{after}"), SPEC, request))
+    said = " ".join(prompt.split())
+    own = text.removeprefix("openai gpt-x answered 400: ")
+    stretches = {said[at : at + 16] for at in range(len(said) - 15)}
+    assert not any(stretch in own for stretch in stretches)
+    assert len(text) <= MESSAGE_LIMIT
