@@ -1,5 +1,6 @@
 """Fixtures for everybody: a real server, a migrated template, a fresh database per test."""
 
+import asyncio
 import os
 import random
 import signal
@@ -14,10 +15,9 @@ from psycopg.conninfo import make_conninfo
 
 from tests.scratch import use_memory
 from tests.servers import run_server
+from walagent.app.migrate import migrate
 
 pytest.register_assert_rewrite("tests.faults.rig")  # what it finds wrong, a failure shows
-
-MIGRATIONS = Path(__file__).parent.parent / "migrations"
 
 # A run in the background of a shell ignores SIGINT, and so would every program it starts: the tests
 # of Ctrl-C would wait for ever.
@@ -104,18 +104,19 @@ def _needs_wal2json(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def template(server: str) -> Iterator[str]:
-    """A database with every migration applied, to be copied and never connected to."""
+    """A database with the schema, to be copied and never connected to."""
     name = f"walagent_template_{uuid4().hex[:8]}"
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        with psycopg.connect(make_conninfo(server, dbname=name), autocommit=True) as conn:
-            for path in sorted(MIGRATIONS.glob("*.sql")):
-                with conn.transaction():
-                    conn.execute(path.read_bytes())
-            conn.execute("select agent_internal.restrict_definers()")
-            conn.execute("delete from agent_internal.database")  # each copy gets an identity
+        asyncio.run(_migrate(make_conninfo(server, dbname=name)))
         yield name
         admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+async def _migrate(dsn: str) -> None:
+    async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
+        await migrate(conn)
+        await conn.execute("delete from agent_internal.database")  # each copy gets an identity
 
 
 @pytest.fixture

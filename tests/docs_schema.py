@@ -1,11 +1,14 @@
 """The page of the schema, docs/reference/schema.md, made from the catalog of a migrated database.
 
 `make docs` writes it from an embedded server, and a test compares.  The schema `agent`, the
-interface, comes first and complete; of `agent_internal` the page has names and comments.
+interface, comes first and complete; of the others the page has names and comments.
 """
 
+import asyncio
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -13,7 +16,8 @@ import psycopg
 
 from tests.docs_pages import ROOT
 from tests.servers import run_server
-from walagent.store.migrations import find_migrations
+from walagent.app.migrate import migrate
+from walagent.store.install.files import find_files
 
 PAGE = ROOT / "docs" / "reference" / "schema.md"
 
@@ -21,102 +25,155 @@ Connection = psycopg.Connection[Any]
 
 _INTRO = """# Schema
 
-walagent's tables, views and functions, generated from the comments in the database.
-`migrations/0001_overview.sql` states how they relate, who writes what, and what they promise.
-Only the schema `agent` is an interface ([stability](../stability.md)).
+walagent's functions, tables and views by noun, generated from the comments in the database.
+[migrations/README.md](../../migrations/README.md) states how the nouns relate, who writes what, and
+what they promise. Only the schema `agent` is an interface ([stability](../stability.md)); the last
+section has the rest.
 """
 _INTERNAL = """
-## Schema agent_internal
+## Internal
 
-Not an interface: it can change in any release. Functions without a comment are left out.
+Not an interface: it can change in any release.
 """
+# Where each noun is explained.
+_EXPLAINED = {
+    "base": "concepts.md", "tenant": "tenants.md", "capability": "security.md",
+    "audit": "tenants.md", "catalog": "attaching.md", "model": "models.md", "tool": "tools.md",
+    "persona": "personas.md",
+    "agent": "attaching.md", "attachment": "attaching.md", "publication": "operations.md",
+    "checkpoint": "recovery.md", "run": "concepts.md", "step": "concepts.md",
+    "trampoline": "security.md", "approval": "approvals.md", "policy": "tools.md",
+    "budget": "budgets.md", "question": "asking.md", "queue": "concepts.md",
+    "thread": "threads.md", "turn": "threads.md", "worker": "own-worker.md",
+    "outbox": "notifications.md", "memory": "memory.md", "document": "documents.md",
+    "workflow": "workflows.md", "team": "teams.md", "console": "console.md",
+}  # fmt: skip
 _FUNCTIONS = """
-select p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid),
-       obj_description(p.oid, 'pg_proc')
-  from pg_proc p
- where p.pronamespace = %s::regnamespace and p.prorettype <> 'trigger'::regtype
- order by p.proname, p.pronargs
+select n.nspname || '.' || p.proname, pg_get_function_arguments(p.oid),
+       pg_get_function_result(p.oid), coalesce(obj_description(p.oid, 'pg_proc'), '')
+  from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+ where n.nspname in ('agent', 'agent_internal', 'agent_signed')
+ order by 1, p.pronargs, 2
 """
 _RELATIONS = """
-select c.relname,
-       coalesce(obj_description(c.oid, 'pg_class'), obj_description(c.reltype, 'pg_type')),
-       a.attname,
-       format_type(a.atttypid, a.atttypmod) || case when a.attnotnull then ' not null' else '' end,
-       col_description(c.oid, a.attnum)
-  from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
- where c.relnamespace = %s::regnamespace and c.relkind = %s
- order by c.relname, a.attnum
+select c.oid::regclass::text,
+       coalesce(obj_description(c.oid, 'pg_class'), obj_description(c.reltype, 'pg_type'), ''),
+       jsonb_agg(jsonb_build_array(
+           a.attname,
+           format_type(a.atttypid, a.atttypmod) || case when a.attnotnull then ' not null'
+                                                        else '' end,
+           coalesce(col_description(c.oid, a.attnum), '')) order by a.attnum)
+  from pg_class c
+       join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+ where c.relnamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace)
+   and c.relkind in ('r', 'v', 'c')
+ group by c.oid
+ order by 1
 """
 _ENUMS = """
-select t.typname, obj_description(t.oid, 'pg_type'),
-       string_agg(format('`%%s`', e.enumlabel), ', ' order by e.enumsortorder)
+select t.oid::regtype::text, obj_description(t.oid, 'pg_type'),
+       string_agg(format('`%s`', e.enumlabel), ', ' order by e.enumsortorder)
   from pg_type t join pg_enum e on e.enumtypid = t.oid
- where t.typnamespace = %s::regnamespace
+ where t.typnamespace = 'agent'::regnamespace
  group by t.oid
  order by t.typname
 """
-# Of a table: 'r', of a view: 'v', of a composite type: 'c'.
-_TABLE, _VIEW, _TYPE = "r", "v", "c"
+_DEFINED = re.compile(
+    r"^create (?:or replace )?(?:function|table|view|type) (?P<name>[\w.]+)", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an object is defined."""
+
+    file: str
+    line: int
+
+    @property
+    def noun(self) -> str:
+        """The folder that it is in."""
+        return self.file.split("/")[1]
+
+    def link(self, text: str) -> str:
+        """Return *text* as a link to it."""
+        return f"[{text}](../../migrations/{self.file}#L{self.line})"
 
 
 def schema_page(conn: Connection) -> str:
     """Give the whole page."""
-    parts = [
-        _INTRO,
-        "\n## Functions\n\n",
-        _table(("function", "returns", "meaning"), _functions(conn, "agent")),
-        *_relations(conn, "Tables", _TABLE),
-        *_relations(conn, "Views", _VIEW),
-        "\n## Types\n\n",
-        _table(("type", "values", "meaning"), _types(conn)),
-        _INTERNAL,
-        "\n### Internal tables\n\n",
-        _table(("table", "meaning"), _summaries(conn)),
-        "\n### Internal functions\n\n",
-        _table(("function", "meaning"), _internal_functions(conn)),
-    ]
+    places = _places()
+    functions = [(places[name].pop(0), name, *rest) for name, *rest in conn.execute(_FUNCTIONS)]
+    relations = [(places[name][0], name, *rest) for name, *rest in conn.execute(_RELATIONS)]
+    enums = [(places[name][0], name, *rest) for name, *rest in conn.execute(_ENUMS)]
+    parts = [_INTRO]
+    for noun, explained in _EXPLAINED.items():
+        page = [
+            *_functions(found for found in functions if _is_of(found, noun)),
+            *_enums(found for found in enums if _is_of(found, noun)),
+            *_relations(found for found in relations if _is_of(found, noun)),
+        ]
+        if page:
+            parts += [f"\n## {noun}\n\nExplained in [{explained}](../{explained}).\n", *page]
+    parts.append(_INTERNAL)
+    for noun in _EXPLAINED:
+        rows = [
+            (place.link(f"`{name.removeprefix('agent_internal.')}`"), comment)
+            for place, name, comment in (
+                *((place, name, text) for place, name, text, _ in relations),
+                *((place, name, text) for place, name, _, _, text in functions),
+            )
+            if place.noun == noun and not name.startswith("agent.")
+        ]
+        if rows:
+            parts += [f"\n### {noun}: internal\n\n", _table(("name", "meaning"), rows)]
     return "".join(parts)
 
 
-def _functions(conn: Connection, schema: str) -> Iterator[Iterable[str]]:
-    for name, arguments, result, comment in conn.execute(_FUNCTIONS, [schema]):
-        yield f"`{name}({arguments})`", f"`{result}`", comment
+def _places() -> dict[str, list[_Place]]:
+    """Return the definitions of each name, in the order of their arguments' number."""
+    found: dict[str, list[tuple[int, _Place]]] = defaultdict(list)
+    for file in find_files().schema:
+        text = file.script.decode()
+        for match in _DEFINED.finditer(text):
+            signature = text[match.end() : text.find("\n    returns", match.end())]
+            place = _Place(file.name, text.count("\n", 0, match.start()) + 1)
+            found[match["name"]].append((signature.count(","), place))
+    return {
+        name: [place for _, place in sorted(each, key=itemgetter(0))]
+        for name, each in found.items()
+    }
 
 
-def _internal_functions(conn: Connection) -> Iterator[Iterable[str]]:
-    for schema, prefix in (("agent_internal", ""), ("agent_signed", "agent_signed.")):
-        for name, _, _, comment in conn.execute(_FUNCTIONS, [schema]):
-            if comment:
-                yield f"`{prefix}{name}`", comment
+def _is_of(found: tuple[Any, ...], noun: str) -> bool:
+    return found[0].noun == noun and str(found[1]).startswith("agent.")
 
 
-def _relations(conn: Connection, title: str, kind: str) -> Iterator[str]:
-    yield f"\n## {title}\n"
-    rows = conn.execute(_RELATIONS, ["agent", kind]).fetchall()
-    for (name, comment), columns in groupby(rows, itemgetter(0, 1)):
-        yield f"\n### agent.{name}\n\n{comment}.\n\n"
+def _functions(found: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    rows = [
+        (place.link(f"`{name.removeprefix('agent.')}({arguments})`"), f"`{result}`", comment)
+        for place, name, arguments, result, comment in found
+        if result != "trigger"
+    ]
+    if rows:
+        yield "\n"
+        yield _table(("function", "returns", "meaning"), rows)
+
+
+def _enums(found: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    for place, name, comment, labels in found:
+        yield f"\n### {name}\n\n{place.link('Type')}: {comment}. {labels}\n"
+
+
+def _relations(found: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    kinds = {"tables": "Table", "views": "View", "types": "Type"}
+    for place, name, comment, columns in found:
+        kind = kinds[place.file.rsplit("/", 1)[1].removesuffix(".sql")]
+        yield f"\n### {name}\n\n{place.link(kind)}: {comment}.\n\n"
         yield _table(
             ("column", "type", "meaning"),
-            ((f"`{column}`", f"`{type_}`", said or "") for _, _, column, type_, said in columns),
+            ((f"`{column}`", f"`{type_}`", said) for column, type_, said in columns),
         )
-
-
-def _types(conn: Connection) -> Iterator[Iterable[str]]:
-    for name, comment, labels in conn.execute(_ENUMS, ["agent"]):
-        yield f"`{name}`", labels, comment
-    rows = conn.execute(_RELATIONS, ["agent", _TYPE]).fetchall()
-    for (name, comment), columns in groupby(rows, itemgetter(0, 1)):
-        yield (
-            f"`{name}`",
-            ", ".join(f"`{column} {type_}`" for _, _, column, type_, _ in columns),
-            comment,
-        )
-
-
-def _summaries(conn: Connection) -> Iterator[Iterable[str]]:
-    rows = conn.execute(_RELATIONS, ["agent_internal", _TABLE]).fetchall()
-    for (name, comment), _ in groupby(rows, itemgetter(0, 1)):
-        yield f"`{name}`", comment
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -132,6 +189,10 @@ def _cell(text: str) -> str:
 def write() -> None:
     """Write the page, from an embedded server of its own."""
     with run_server("embedded") as dsn, psycopg.connect(dsn) as conn:
-        for migration in find_migrations():
-            conn.execute(migration.script)
+        asyncio.run(_migrate(dsn))
         PAGE.write_text(schema_page(conn), "utf-8")
+
+
+async def _migrate(dsn: str) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+        await migrate(conn)

@@ -23,7 +23,7 @@ from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
 from walagent.runs.worker import Worker
-from walagent.store.checkpoint import Start
+from walagent.store.ingestion import Start
 
 # By kind, runs with what they are about: a ticket's ID, or the number that an event says.
 _TICKETS: dict[str, LiteralString] = {

@@ -13,7 +13,7 @@ import psycopg
 
 from bench import workload
 from bench.ours.parts import make_slot, open_feed
-from walagent.store.migrations import apply_migration, find_migrations
+from walagent.app.migrate import migrate
 from walagent.store.sessions.connections import connect
 
 _SET_PRIORITY = """\
@@ -88,9 +88,7 @@ def install(url: str) -> None:
 
 async def _install(url: str) -> None:
     async with await connect(url) as conn:
-        for migration in find_migrations():
-            async with conn.transaction():
-                await apply_migration(conn, migration)
+        await migrate(conn)
 
 
 def queue_runs(url: str, count: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Self, cast
 import httpx2
 import orjson
 
-from walagent.base.backoff import pause_after
+from walagent.base.retries import DATABASE, seconds
 from walagent.errors import ConfigError, PreconditionError
 
 _TIMEOUT: Final = 45.0  # seconds; the server answers a live request after 20
@@ -191,11 +191,11 @@ class ShapeClient:
                 failures += 1
                 if failures == 1 and self._on_wait is not None:
                     self._on_wait(str(error) or type(error).__name__)
-                await asyncio.sleep(pause_after(failures))
+                await asyncio.sleep(seconds(DATABASE, failures))
                 continue
             if answer.status_code in _LATER:
                 failures += 1
-                await asyncio.sleep(pause_after(failures))
+                await asyncio.sleep(seconds(DATABASE, failures))
                 continue
             if answer.status_code == _CONFLICT or "electric-handle" in answer.headers:
                 return answer

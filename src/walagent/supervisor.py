@@ -194,7 +194,7 @@ class Supervisor:
         unreadable = f"role {role} can read no table: grant it select on the tables to ask about"
         return {
             "status": "ready",
-            "migrations": [migration.name for migration in applied],
+            "migrations": applied.names,
             "role": role,
             "tables": tables,
             "pgvector": "vector" in extensions,

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection, Error
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, session, value
 from walagent.models import build_model
-from walagent.models.scripted.scripted_model import call
+from walagent.models.script import call
 from walagent.testing import FakeProvider
 
 CANARY = "c4n4ry-7f3e9b"

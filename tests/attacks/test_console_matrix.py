@@ -18,7 +18,7 @@ from walagent.console.declared import Declared, declared_mutations, declared_que
 from walagent.http.server import listen, serve_on
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import Pool, open_pool
-from walagent.sync.app import Receive, Scope, Send
+from walagent.sync.asgi import Receive, Scope, Send
 
 __all__ = ["stage"]
 

@@ -14,7 +14,8 @@ from tests.helpers.database import (
     session,
     value,
 )
-from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 # Tools that read walagent's tables: as they are called, and after they have changed who they are.
 TOOLS = """

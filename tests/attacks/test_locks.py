@@ -14,8 +14,8 @@ from walagent.apply.apply import apply
 from walagent.config import Config, Replication
 from walagent.errors import ConflictError, PreconditionError
 from walagent.replication.bootstrap import ensure_slot
-from walagent.store import migrations
 from walagent.store.errors import translating
+from walagent.store.install import lock as migrations
 
 QUICK = "alter function agent_internal.lock_apply() set lock_timeout = '200ms'"
 MODES = ("row share", "row exclusive", "share", "exclusive", "access exclusive")

@@ -5,7 +5,8 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import run_all, value
 from tests.helpers.people import acting, application, token_of
-from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 SETUP = """
 insert into agent.model (name, provider, model_id, input_price, output_price)

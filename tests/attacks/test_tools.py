@@ -23,7 +23,7 @@ from walagent.message import Json
 from walagent.runs.error_policy import outcome_of
 from walagent.store.errors import translated
 from walagent.store.sessions.tool_connections import ensure_login
-from walagent.store.tool_calls import TRAMPOLINE_LOST
+from walagent.store.trampolines import TRAMPOLINE_LOST
 from walagent.tools.python import Function, ToolContext, tool
 
 ATTEMPTS = (

@@ -1,20 +1,14 @@
 """Fixtures for what is killed: a database as `walagent init` makes it, and this test's chance."""
 
-import asyncio
 import random
-from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg import AsyncConnection, sql
-from psycopg.conninfo import make_conninfo
+from psycopg import AsyncConnection
 
 from tests.conftest import SEED
 from tests.faults.rig.report import SCENARIOS
 from tests.faults.rig.stage import Figure, Place
-from walagent.app.migrate import migrate
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,23 +19,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         numbers = [n for mark in item.iter_markers("scenario") for n in mark.args]
         assert SCENARIOS.keys() >= set(numbers), f"{item.nodeid}: no such scenario"
         item.user_properties.append(("scenarios", numbers))
-
-
-@pytest.fixture(scope="session")
-def template(server: str) -> Iterator[str]:
-    """A database that the daemon accepts: its migrations are on record."""
-    name = f"walagent_migrated_{uuid4().hex[:8]}"
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        asyncio.run(_migrate(make_conninfo(server, dbname=name)))
-        yield name
-        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
-
-
-async def _migrate(dsn: str) -> None:
-    async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
-        await migrate(conn)
-        await conn.execute("delete from agent_internal.database")  # each copy gets an identity
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import column, message_of, refused, role, rows, run_all, session, value
 from tests.integration.cli.user import User
 from walagent.base import faults
-from walagent.models.scripted.scripted_model import Answer, call
+from walagent.models.script import Answer, call
 
 pytestmark = pytest.mark.scenario(10)
 

@@ -12,7 +12,7 @@ from tests.faults.rig.stage import Figure
 from tests.faults.rig.turns import EXPIRE, PATIENCE, fetch_none
 from tests.faults.rig.waiting import fetch, until_true
 from tests.integration.own_worker.rig import Desk, desk
-from walagent.models.scripted.scripted_model import call
+from walagent.models.script import call
 from walagent.testing import FakeProvider
 
 pytestmark = pytest.mark.scenario(1)

@@ -28,7 +28,8 @@ from tests.faults.rig.tools import OUTSIDE
 from tests.faults.rig.waiting import fetch, until
 from walagent.base import faults
 from walagent.intake.batching import SPILL_AFTER
-from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.store.tools import register_python_tools
 from walagent.tools.python import find_tools
 

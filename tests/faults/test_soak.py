@@ -30,7 +30,7 @@ from tests.faults.rig.waiting import connect_again, fetch, until
 from walagent.domain.run import RunState
 from walagent.message import Request
 from walagent.runs.pruning import prune
-from walagent.store import runs
+from walagent.store import claiming, runs
 from walagent.store.sessions.connections import connect
 from walagent.testing import Answer, FakeProvider, Fault, call
 
@@ -392,7 +392,7 @@ async def test_pruning_holds_no_claim_up(place: Place, figure: Figure, old: int)
 async def claim_and_finish(conn: AsyncConnection[Any]) -> float:
     """Do what a worker does with one run; return the seconds that it took."""
     started = time.monotonic()
-    (claim,), _ = await runs.claim_runs(conn, "w", 1, timedelta(seconds=30), {})
+    (claim,), _ = await claiming.claim_runs(conn, "w", 1, timedelta(seconds=30), {})
     await runs.finish_run(
         conn, claim, RunState.SUCCEEDED, result="", error=None, spent=runs.Spent(0, None)
     )

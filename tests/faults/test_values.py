@@ -37,7 +37,7 @@ from tests.helpers.database import (
 from tests.integration.wal.reading import changes, read_to, wal_end
 from walagent.app.migrate import migrate
 from walagent.domain.change import UNCHANGED, Begin, Change, Commit, Item, Piece
-from walagent.models.scripted.scripted_model import call
+from walagent.models.script import call
 from walagent.postgres.connection import TEXT_FORMS
 from walagent.store.sessions.connections import connect
 from walagent.wal.options import Plugin, StreamOptions

@@ -15,10 +15,8 @@ import httpx2 as httpx
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.helpers.database import DEADLINE, rows, run_all, session
+from tests.helpers.database import DEADLINE, rows, run_all
 from tests.integration.threads.show import troupe
-from walagent.store.migrations import find_migrations
-from walagent.store.queries import query
 from walagent.testing.provider import KEY, FakeProvider
 
 BURN = Path(__file__).parents[2] / "examples" / "burn"
@@ -85,22 +83,11 @@ class Played:
             yield client
 
 
-async def note_migrations(dsn: str) -> None:
-    """Let a copy of the template be a database that `walagent init` has made."""
-    async with session(dsn) as conn:
-        await run_all(conn, query("create_migration_list"))
-        for each in find_migrations():
-            insert = "insert into agent_internal.migration (name, sha256) values (%s, %s)"
-            insert += " on conflict do nothing"
-            await conn.execute(insert, [each.name, each.digest])
-
-
 @asynccontextmanager
 async def playing(
     dsn: str, folder: Path, *options: str, latency: float = 0.0
 ) -> AsyncIterator[Played]:
     """Start the example on a database of the test."""
-    await note_migrations(dsn)
     environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
     environment |= {"HOME": str(folder), "PYTHONPATH": str(SOURCE), "FAKE_API_KEY": KEY}
     async with FakeProvider([troupe], latency=latency) as model:

@@ -9,7 +9,7 @@ from walagent.domain.run import Claim
 from walagent.message import Json
 from walagent.store.sessions.connections import connect
 from walagent.store.sessions.tool_connections import ToolConnection, ensure_login, read_login
-from walagent.store.tool_calls import make_trampoline
+from walagent.store.trampolines import make_trampoline
 
 
 @asynccontextmanager

@@ -18,7 +18,8 @@ from walagent.config import Replication
 from walagent.config.dsn import Logins, Places
 from walagent.intake.settings import IntakeSettings
 from walagent.message import Json
-from walagent.models.scripted.scripted_model import Answer, ScriptedModel
+from walagent.models.script import Answer
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
 from walagent.runs.resources import Resources
@@ -26,7 +27,7 @@ from walagent.runs.tools.builtin_tools import Services
 from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.runs.worker_models import Models as Registry
-from walagent.store import attachments, runs
+from walagent.store import attachments, claiming
 from walagent.store import tools as registered
 from walagent.store.sessions.connections import open_pool
 from walagent.store.sessions.tool_connections import ensure_login, open_tool_connections
@@ -109,7 +110,7 @@ class Daemon:
             "update agent.run set lease_expires_at = agent_internal.now() - interval '1 s'"
             " where state = 'running'",
         )
-        await runs.tick(self.conn)
+        await claiming.tick(self.conn)
 
     async def until(self, query: str, *parameters: object) -> None:
         """Wait until *query* gives true; fail at once when a part has failed."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.helpers.burn import note_migrations
 from tests.helpers.database import DEADLINE, column, run_all, until
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -130,7 +129,6 @@ async def desk(
     Args:
         more: of its file.
     """
-    await note_migrations(dsn)
     (folder / "replies.yaml").write_text(SCRIPT)
     slot = conninfo_to_dict(dsn)["dbname"]
     (folder / "agents.yaml").write_text(FILE.format(folder=folder, slot=slot) + more)

@@ -18,10 +18,11 @@ from walagent.console.replies import ReplyStreams
 from walagent.errors import WalagentError
 from walagent.http.server import listen, serve_on
 from walagent.message import Reply, Request
-from walagent.models.scripted.scripted_model import Answer, ScriptedModel
+from walagent.models.script import Answer
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import connect
-from walagent.sync.app import Receive, Scope, Send
+from walagent.sync.asgi import Receive, Scope, Send
 
 SETUP = """
 insert into agent.model (name, provider, model_id, input_price, output_price)

@@ -9,8 +9,9 @@ from psycopg import AsyncConnection
 from tests.helpers.database import column, rows, run_all, value
 from walagent.domain.run import Claim, RunState
 from walagent.message import Json
-from walagent.store import runs
-from walagent.store.runs import ClaimScope, NewStep, Spent
+from walagent.store import claiming, runs
+from walagent.store.claiming import ClaimScope
+from walagent.store.runs import NewStep, Spent
 
 LEASE = timedelta(seconds=30)
 NOTHING = Spent(0, None)
@@ -57,7 +58,7 @@ async def claim(
 ) -> list[Claim]:
     """Claim as a worker does."""
     scope = ClaimScope(limits=limits or {})
-    found, _ = await runs.claim_runs(conn, worker, slots, lease, done, scope)
+    found, _ = await claiming.claim_runs(conn, worker, slots, lease, done, scope)
     return found
 
 

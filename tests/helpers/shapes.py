@@ -23,7 +23,8 @@ from walagent.replication.attempt import Following
 from walagent.replication.fan_out import FanOut
 from walagent.replication.reader import Reader
 from walagent.sync.app import ShapeApp, SyncSettings
-from walagent.sync.engine import EngineLimits, ShapeEngine
+from walagent.sync.engine import ShapeEngine
+from walagent.sync.limits import EngineLimits
 from walagent.sync.principals import TokenCheck
 from walagent.sync.query import NamedQuery
 

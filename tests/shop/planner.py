@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from evals.questions import Question, the_questions
 from walagent.message import Request, Text
-from walagent.models.scripted.scripted_model import Answer
+from walagent.models.script import Answer
 from walagent.testing import FakeProvider, call
 
 _REFUSALS = {

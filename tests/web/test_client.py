@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.burn import note_migrations
 from tests.helpers.cutting import cutting
 from tests.helpers.database import run_all, until
 from tests.helpers.node import Script, needs_node, script
@@ -176,7 +175,6 @@ async def test_a_client_outlives_its_process(
     sse: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     """Of two behind a balancer, one is killed: the client fetches again from the other."""
-    await note_migrations(dsn)
     await run_all(conn, TABLE)
     async with (
         sync_process(dsn, tmp_path) as one,

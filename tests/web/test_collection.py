@@ -15,19 +15,18 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.helpers.burn import note_migrations
 from tests.helpers.cutting import cutting
 from tests.helpers.database import rows, run_all, session, until, value
 from tests.helpers.node import WEB_TESTS, Script, needs_node, script
 from tests.helpers.shapes import SECRET, serving
 from tests.servers import SETTINGS
+from walagent.app.migrate import migrate
 from walagent.config import Replication
 from walagent.embedded.identity import find_identity
 from walagent.embedded.paths import default_bindir
 from walagent.embedded.server import EmbeddedServer
 from walagent.http.server import listen
 from walagent.replication.bootstrap import ensure_slot
-from walagent.store.migrations import apply_migration, find_migrations
 
 pytestmark = [pytest.mark.web, needs_node]
 TABLE = """
@@ -268,8 +267,7 @@ async def test_transaction_ids_of_both_widths_resolve_writes(tmp_path: Path) -> 
     await server.start()
     try:
         async with session(server.dsn()) as conn:
-            for each in find_migrations():
-                await apply_migration(conn, each)
+            await migrate(conn)
             await run_all(conn, TABLE)
             await ensure_slot(conn, server.dsn(), Replication(slot=conn.info.dbname))
             async with (
@@ -326,7 +324,6 @@ async def test_a_daemon_that_is_killed_starts_again(
     mode: str,
 ) -> None:
     """The page has the table's rows, and a write that was under way is resolved."""
-    await note_migrations(dsn)
     await run_all(conn, TABLE)
     sockets = await listen("127.0.0.1", 0)
     port = sockets[0].getsockname()[1]

@@ -5,20 +5,20 @@ database.  Only runs during a model call get time to end.
 """
 
 import asyncio
-import signal
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING
 
 from walagent.app.audit_heads import log_heads
+from walagent.app.daemon_health import DaemonHealth
+from walagent.app.signals import Signals, handling_signals
 from walagent.app.startup import once_reached, raise_file_limit
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.base import faults
-from walagent.base.backoff import pause_after
 from walagent.base.concurrency import Periodic, first_of
+from walagent.base.retries import DATABASE, of, retrying, seconds
 from walagent.config import Config, McpServerEntry
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from walagent.app.sync import LiveSync
     from walagent.http.server import Application
     from walagent.mcp.clients import Clients, ToolStatus
-    from walagent.replication.health import ReaderHealth
     from walagent.replication.reader import Reader
 
 
@@ -106,7 +105,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         open_tool_connections(
             pool, logins.dsn, tools_dsn=logins.tools_dsn, idle=config.workers.lease
         ) as calls,
-        _signals() as signals,
+        handling_signals() as signals,
     ):
         resources = agent_resources(
             pool,
@@ -198,11 +197,11 @@ class _Daemon:
     clients: "Clients | None"
     reader: "Reader | None" = None
     sync: "LiveSync | None" = None
-    health: "_Health" = field(init=False)
+    health: DaemonHealth = field(init=False)
 
     def __post_init__(self) -> None:
         """Report the health of the parts."""
-        self.health = _Health(self.worker, None)
+        self.health = DaemonHealth(self.worker, None)
 
     def read(self) -> None:
         """Read the WAL, too."""
@@ -226,9 +225,9 @@ class _Daemon:
             self._streaming,
             fan_out,
         )
-        self.health = _Health(self.worker, self.reader.health)
+        self.health = DaemonHealth(self.worker, self.reader.health)
 
-    async def run(self, signals: "_Signals") -> None:
+    async def run(self, signals: Signals) -> None:
         """Start all parts; return when they have ended after a stop signal."""
         async with asyncio.TaskGroup() as group:
             working = group.create_task(self._keep_working(), name="worker")
@@ -334,11 +333,11 @@ class _Daemon:
                 failures += 1
                 self.worker.trouble = str(group.exceptions[0])
                 log.warning("worker.waiting", error=group.exceptions[0])
-                await asyncio.sleep(pause_after(failures))
+                await asyncio.sleep(seconds(DATABASE, failures))
             else:
                 return
 
-    async def _reloads(self, signals: "_Signals") -> None:
+    async def _reloads(self, signals: Signals) -> None:
         while True:
             await signals.reload.wait()
             signals.reload.clear()
@@ -375,16 +374,14 @@ class _Daemon:
         from walagent.mcp.clients import keep_registered, register  # noqa: PLC0415 - see _clients
 
         async def registered(entry: McpServerEntry, found: "Sequence[ToolStatus]") -> None:
-            for attempt in count(1):
-                try:
-                    with translating():
-                        async with await connect(
-                            self.logins.dsn(), application="walagent setup"
-                        ) as conn:
-                            await register(conn, entry, found)
-                            return
-                except (DatabaseLostError, LoginRefusedError):
-                    await asyncio.sleep(pause_after(attempt))
+            async def stored() -> None:
+                with translating():
+                    async with await connect(
+                        self.logins.dsn(), application="walagent setup"
+                    ) as conn:
+                        await register(conn, entry, found)
+
+            await retrying(of(DatabaseLostError, LoginRefusedError))(stored)
 
         await keep_registered(clients, self.config, registered)
 
@@ -397,69 +394,3 @@ class _Daemon:
                     log.info("models.changed", models=changed)
                     self.worker.wake()
                 await self.models.close_retired()
-
-
-@dataclass(frozen=True, slots=True)
-class _Health:
-    """The health of the worker, and of the reader if this process has one."""
-
-    worker: Worker
-    reader: "ReaderHealth | None"
-
-    @property
-    def streaming(self) -> bool:
-        """Whether the stream is open; True in a process without a reader."""
-        return self.reader is None or self.reader.streaming
-
-    @property
-    def progress_age(self) -> float:
-        """Seconds since the last message of the stream, or since the last heartbeat."""
-        if self.reader is not None:
-            return self.reader.progress_age
-        return asyncio.get_running_loop().time() - self.worker.beat_at
-
-    @property
-    def lag_bytes(self) -> int:
-        """Bytes of WAL between the checkpoint and the server's end of WAL."""
-        return 0 if self.reader is None else self.reader.lag_bytes
-
-    @property
-    def retained_bytes(self) -> int:
-        """Bytes of WAL that the server retains for the slot."""
-        return 0 if self.reader is None else self.reader.retained_bytes
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Conditions that need attention but do not stop work."""
-        return () if self.reader is None else self.reader.warnings
-
-    @property
-    def reasons(self) -> Sequence[str]:
-        """Why the parts cannot work."""
-        reader = () if self.reader is None else self.reader.reasons
-        return [*reader, *self.worker.reasons]
-
-
-@dataclass(frozen=True, slots=True)
-class _Signals:
-    stop: asyncio.Event
-    again: asyncio.Event
-    reload: asyncio.Event
-
-    def asked_to_stop(self) -> None:
-        (self.again if self.stop.is_set() else self.stop).set()
-
-
-@asynccontextmanager
-async def _signals() -> AsyncGenerator[_Signals]:
-    """Handle signals: the first SIGTERM or SIGINT stops, the second interrupts; SIGHUP reloads."""
-    signals = _Signals(asyncio.Event(), asyncio.Event(), asyncio.Event())
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, signals.asked_to_stop)
-    loop.add_signal_handler(signal.SIGINT, signals.asked_to_stop)
-    loop.add_signal_handler(signal.SIGHUP, signals.reload.set)
-    try:
-        yield signals
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.remove_signal_handler(number)

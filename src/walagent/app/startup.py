@@ -1,12 +1,10 @@
 """Prepare the process: raise its limits, and retry until the database is reachable."""
 
-import asyncio
 import resource
 from collections.abc import Awaitable, Callable
-from itertools import count
 from typing import TypeVar
 
-from walagent.base.backoff import pause_after
+from walagent.base.retries import of, retrying
 from walagent.errors import DatabaseLostError
 from walagent.telemetry.log import log
 
@@ -24,10 +22,7 @@ async def once_reached(attempt: Callable[[], Awaitable[T]]) -> T:
 
     Exiting would not help: systemd gives up after ten restarts.
     """
-    for failures in count(1):
-        try:
-            return await attempt()
-        except DatabaseLostError as error:
-            log.warning("daemon.waiting", error=error)
-            await asyncio.sleep(pause_after(failures))
-    raise AssertionError("count() has no end")
+    waiting = retrying(
+        of(DatabaseLostError), lambda error: log.warning("daemon.waiting", error=error)
+    )
+    return await waiting(attempt)

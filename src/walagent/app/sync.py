@@ -12,7 +12,8 @@ from walagent.http.signed_tokens import FindIdentity
 from walagent.replication.fan_out import FanOut
 from walagent.store.sessions.acting import identity_of_token
 from walagent.sync.app import ShapeApp, SyncSettings
-from walagent.sync.engine import EngineLimits, ShapeEngine
+from walagent.sync.engine import ShapeEngine
+from walagent.sync.limits import EngineLimits
 from walagent.sync.principals import TokenCheck
 from walagent.sync.query import NamedQuery
 

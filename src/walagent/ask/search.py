@@ -15,8 +15,8 @@ import orjson
 
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
-from walagent.base.backoff import backoff
 from walagent.base.extras import install_hint
+from walagent.base.retries import doubling, seconds
 from walagent.domain.untrusted import one_line
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
@@ -262,7 +262,7 @@ def _wait(response: httpx2.Response, attempt: int) -> float | None:
     if response.status_code != _BUSY and not response.is_server_error:
         return None
     asked = response.headers.get("retry-after", "")
-    wait = float(asked) if asked.isdecimal() else backoff(attempt, first=_PAUSE, longest=_PATIENCE)
+    wait = float(asked) if asked.isdecimal() else seconds(doubling(_PAUSE, _PATIENCE), attempt)
     return wait if wait <= _PATIENCE else None
 
 

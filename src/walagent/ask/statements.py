@@ -1,11 +1,9 @@
 """Carrying out the steps of a plan: bounded, side by side, each with one fallback."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from itertools import count
 
 from psycopg import Error
 from psycopg_pool import AsyncConnectionPool
@@ -18,7 +16,7 @@ from walagent.ask.results import StepResult
 from walagent.ask.search import Searcher
 from walagent.ask.search import carry_out as search
 from walagent.ask.verify import check_rows, verify
-from walagent.base.backoff import brief
+from walagent.base.retries import CONFLICT, retrying
 from walagent.errors import (
     CircuitBreakerOpenError,
     ConflictError,
@@ -150,17 +148,18 @@ async def _read(guard: Guard, query: str) -> Rows:
     Raises:
         ConflictError: the lock was not released: no other plan would help.
     """
-    until = time.monotonic() + guard.limits.seconds
-    for attempt in count(1):
-        try:
-            return await guard.read(query)
-        except (Error, StatementRefusedError) as error:
-            if not is_conflict(error):
-                raise
-            if time.monotonic() >= until:
-                raise ConflictError(f"{error}; tried {attempt} times") from error
-            await asyncio.sleep(brief(attempt))
-    raise AssertionError("count() has no end")
+    repeating = retrying(
+        lambda error: isinstance(error, Error | StatementRefusedError) and is_conflict(error),
+        wait=CONFLICT,
+        within=guard.limits.seconds,
+    )
+    try:
+        return await repeating(guard.read, query)
+    except (Error, StatementRefusedError) as error:
+        if not is_conflict(error):
+            raise
+        tried = repeating.statistics["attempt_number"]
+        raise ConflictError(f"{error}; tried {tried} times") from error
 
 
 async def _is_usable(guard: Guard) -> bool:

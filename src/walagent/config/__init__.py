@@ -20,17 +20,19 @@ from walagent.config.sections import (
     Database,
     Embedded,
     Http,
-    HttpHostEntry,
-    HttpToolEntry,
     LogSettings,
-    McpServerEntry,
-    McpToolEntry,
     Replication,
     Retention,
     Search,
     Sync,
-    ToolSettings,
     Workers,
+)
+from walagent.config.tool_sections import (
+    HttpHostEntry,
+    HttpToolEntry,
+    McpServerEntry,
+    McpToolEntry,
+    ToolSettings,
 )
 
 __all__ = [

@@ -21,18 +21,16 @@ from walagent.config.sections import (
     Embedded,
     FileSettings,
     Http,
-    HttpToolEntry,
     Identity,
     LogSettings,
-    McpServerEntry,
     Outbox,
     Replication,
     Retention,
     Retrieval,
     Sync,
-    ToolSettings,
     Workers,
 )
+from walagent.config.tool_sections import HttpToolEntry, McpServerEntry, ToolSettings
 from walagent.config.workflows import WorkflowEntry, WorkflowName
 from walagent.domain.tool_spec import TOOL_NAME, is_tool_name, mcp_tool_name
 

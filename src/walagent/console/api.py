@@ -55,7 +55,7 @@ from walagent.http.signed_tokens import FindIdentity
 from walagent.message import Json
 from walagent.runs.live_replies import LiveReplies
 from walagent.store.sessions.acting import Identity, identity_of_token
-from walagent.sync.app import Receive, Scope, Send
+from walagent.sync.asgi import Receive, Scope, Send
 from walagent.sync.query import Connecting
 from walagent.sync.role_sessions import RoleUnusableError
 from walagent.telemetry.log import log

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from walagent.message import Json
-from walagent.sync.app import Receive, Scope, Send
+from walagent.sync.asgi import Receive, Scope, Send
 from walagent.telemetry.log import log
 
 MOST: Final = 100  # requests at once

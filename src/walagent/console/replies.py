@@ -23,7 +23,7 @@ from walagent.base.concurrency import first_of
 from walagent.console.guard import RefusedError
 from walagent.errors import WalagentError
 from walagent.runs.live_replies import LiveReplies, Reader, changes_of
-from walagent.sync.app import Receive, Send
+from walagent.sync.asgi import Receive, Send
 
 _CHECKED: Final = 60.0  # seconds between checks of the reader's rights
 _QUIET: Final = 15.0  # seconds without an event until a comment is sent

@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg import AsyncConnection, Error
 
-from walagent.app.migrate import plan_migrations
+from walagent.app.migrate import plan_migration
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.doctor.analyst import check_analyst, check_standby_of_questions
@@ -148,14 +148,13 @@ async def _identity(places: Places) -> SystemIdentity | WalagentError:
 
 async def _migrations(conn: Connection) -> Finding:
     try:
-        due = await plan_migrations(conn)
+        due = await plan_migration(conn)
     except PreconditionError as error:
         return problem(str(error), error.hint)
     except Error as error:
         return problem(str(translated(error)))
     if due:
-        text = f"{len(due)} migrations are pending, first {due[0].name}"
-        return problem(text, "walagent database migrate")
+        return problem(due.text, "walagent database migrate")
     return ok("the schema is up to date")
 
 

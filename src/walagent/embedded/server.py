@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from walagent.base.backoff import pause_after
 from walagent.base.concurrency import Periodic
+from walagent.base.retries import DATABASE, seconds
 from walagent.embedded.cluster import prepare
 from walagent.embedded.identity import Identity, find_identity
 from walagent.embedded.ownership import log_path, open_log, try_lock
@@ -100,7 +100,7 @@ class EmbeddedServer:
             except PreconditionError as error:
                 failures += 1
                 log.warning("embedded.start_failed", error=error)
-                await asyncio.sleep(pause_after(failures))
+                await asyncio.sleep(seconds(DATABASE, failures))
             else:
                 failures = 0
                 log.info("embedded.restarted", owned=self.owned)
@@ -234,11 +234,11 @@ def _forget(stale: Postmaster | None) -> dict[str, str]:
 def _shut_down(process: subprocess.Popen[bytes], timeout: float) -> None:
     """Request a fast shutdown; then kill, because a reader that hangs can block the shutdown."""
     patience = {signal.SIGINT: timeout, signal.SIGQUIT: 10.0, signal.SIGKILL: 10.0}
-    for sign, seconds in patience.items():
+    for sign, limit in patience.items():
         if process.poll() is not None:
             return
         process.send_signal(sign)
         try:
-            process.wait(seconds)
+            process.wait(limit)
         except subprocess.TimeoutExpired:
             continue

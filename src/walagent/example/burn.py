@@ -28,7 +28,7 @@ from walagent.console.declared import Declared
 from walagent.console.guard import RefusedError, check_place, cookie_name, cookie_of
 from walagent.errors import ConfigError, WalagentError
 from walagent.message import Json
-from walagent.sync.app import Receive, Scope, Send
+from walagent.sync.asgi import Receive, Scope, Send
 from walagent.telemetry.log import log
 
 _KEY: Final = ("id",)

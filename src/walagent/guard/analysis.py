@@ -13,34 +13,27 @@ adds when the statement runs.
 import asyncio
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from psycopg import AsyncConnection, Error, generators
-from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
-from psycopg.pq.abc import PGresult
+from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from walagent.errors import StatementRefusedError
 from walagent.guard import allowlist
 from walagent.guard.literals import without_literals
-from walagent.guard.querytree import Node, read_nodes
-from walagent.guard.size import Sizes, octets
+from walagent.guard.parsing import ask_server, types_of_parameters
+from walagent.guard.references import read_references
 from walagent.guard.statement import Statement
 from walagent.postgres import pgtypes
-from walagent.rows.rows import ResultColumn
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 
 EXTENSION: Final = "extension "  # before the name of one, in a list of functions
 
-_PARAMETER: Final = re.compile(r"\$(\d+)")
 _QUOTE: Final = re.compile(r"'|\$(?![0-9])")  # how a literal starts; a parameter does not
-_ANY_TYPE: Final = "42P18"  # indeterminate_datatype
 _LONG: Final = 20_000  # characters of a rule that is read in a thread; a million take a second
-_LONGEST: Final = 10_000_000
 _VIEW: Final = "walagent_guard"
 _BODY: Final = "select prosqlbody::text from pg_proc where oid = 'pg_temp.walagent_body'::regproc"
 _RULE: Final = """
@@ -79,21 +72,6 @@ class Allowlist:
         return bool(row["extension"]) and f"{EXTENSION}{row['extension']}" in self.functions
 
 
-@dataclass(slots=True)
-class _Found:
-    """References in a stored rule that are not checked yet."""
-
-    functions: set[int] = field(default_factory=set[int])
-    operators: set[int] = field(default_factory=set[int])
-    types: set[int] = field(default_factory=set[int])
-    relations: set[int] = field(default_factory=set[int])
-    counting: bool = False  # whether numbers of rows are read
-    named: list[str] = field(default_factory=list[str])  # types named by texts
-    values: set[int] = field(default_factory=set[int])  # types of values, also of columns
-    json: bool = False  # whether a value is converted to JSON
-    comparing: bool = False  # whether values are compared by the default of their type
-
-
 async def check_literals(conn: Connection, statement: Statement, allowed: Allowlist) -> bool:
     """Check the code that converting the literals of a statement would run, without converting any.
 
@@ -111,43 +89,9 @@ async def check_literals(conn: Connection, statement: Statement, allowed: Allowl
         await checker.check_types(types)
     except StatementRefusedError:  # some type is unsafe; is it one of a literal?
         text, count = without_literals(statement.text)
-        await _RuleChecker(conn, allowed).check_types(await _types_of(conn, text, count))
+        await _RuleChecker(conn, allowed).check_types(await types_of_parameters(conn, text, count))
         return True
     return False
-
-
-async def _types_of(conn: Connection, text: str, count: int) -> Sequence[int]:
-    """Return the types of a statement's parameters; one that could be of any type is text."""
-    types = [0] * count
-    await conn.execute("savepoint literals")
-    for _ in range(count + 1):
-        try:
-            await _ask(conn, "prepare", text, types)
-            break
-        except StatementRefusedError as error:
-            known = _PARAMETER.search(str(error)) if error.sqlstate == _ANY_TYPE else None
-            if known is None or not count:
-                raise
-            types[int(known[1]) - 1] = pgtypes.TEXT
-            await conn.execute("rollback to literals")
-    described = await _ask(conn, "describe", "")
-    return [described.param_type(n) for n in range(described.nparams)]
-
-
-async def describe(conn: Connection, statement: Statement) -> Sequence[ResultColumn]:
-    """Let the server parse a statement and return its result columns, without running it.
-
-    Call it in a read-only transaction.
-
-    Raises:
-        StatementRefusedError: it is not a single valid statement, or parsing it would write.
-    """
-    await _ask(conn, "prepare", statement.text)
-    described = await _ask(conn, "describe", "")
-    return [
-        ResultColumn((described.fname(n) or b"").decode(errors="replace"), described.ftype(n))
-        for n in range(described.nfields)
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +124,7 @@ async def analyze(
         StatementRefusedError: it is not a query, or uses something that is not on the allowlist.
     """
     try:
-        await _ask(conn, "run", statement.wrapped(f"create temp view {_VIEW} as select"))
+        await ask_server(conn, "run", statement.wrapped(f"create temp view {_VIEW} as select"))
     except StatementRefusedError as error:
         if error.sqlstate == "42601":  # a syntax error only inside the view: it is not a query
             raise StatementRefusedError("only SELECT, VALUES and TABLE are allowed") from error
@@ -215,9 +159,9 @@ class _RuleChecker:
             reader: the role that reads the relations; 0: the current role.
         """
         if len(rule) < _LONG:
-            found = _references(rule, where)
+            found = read_references(rule, where)
         else:
-            found = await asyncio.to_thread(_references, rule, where)
+            found = await asyncio.to_thread(read_references, rule, where)
         names = await self._check_functions(found.functions, found.operators, where)
         if found.counting:
             await self._check_counts(where)
@@ -279,7 +223,7 @@ class _RuleChecker:
                 )
             await self._conn.execute("savepoint body")
             try:
-                await _ask(self._conn, "run", f"{row['head']}{row['source']}\n; end")
+                await ask_server(self._conn, "run", f"{row['head']}{row['source']}\n; end")
                 (rule,) = await (await self._conn.execute(_BODY)).fetchone() or ("",)
             except StatementRefusedError as error:
                 raise StatementRefusedError(f"{inside}{error}") from error
@@ -369,65 +313,12 @@ class _RuleChecker:
         return "" if harmless else f"{row['title']} must not be read"
 
 
-def _references(rule: str, where: str) -> _Found:
-    """Read a rule, check its nodes, and return what they refer to."""
-    if len(rule) > _LONGEST:
-        raise StatementRefusedError(f"{where}the statement is too large: {len(rule):,} bytes")
-    found, sizes = _Found(), Sizes(where)
-    for node in read_nodes(rule):
-        _check_node(node, where)
-        sizes.add(node)
-        found.counting |= _selects(node, allowlist.COUNTS)
-        if not allowlist.PARSING.isdisjoint(node.numbers("funcid")):
-            found.named.append(_named_type(node, where))
-        found.json |= node.kind in allowlist.JSON_NODES
-        found.comparing |= node.kind == "MINMAXEXPR"
-        found.values.update(node.numbers("vartype", *allowlist.TYPE_FIELDS))
-        found.functions.update(node.numbers(*allowlist.FUNCTION_FIELDS))
-        found.operators.update(node.numbers(*allowlist.OPERATOR_FIELDS))
-        if node.kind != "VAR":
-            found.types.update(node.numbers(*allowlist.TYPE_FIELDS))
-        if node.kind in {"RANGETBLENTRY", "RTEPERMISSIONINFO"}:
-            found.relations.update(node.numbers("relid"))
-    return found
-
-
-def _named_type(node: Node, where: str) -> str:
-    """Return the name of the type that a call parses a text as."""
-    args = node.nodes.get("args", [])
-    if len(args) != 2 or args[1].kind != "CONST" or not args[1].has("constlen", "-1"):  # noqa: PLR2004
-        raise StatementRefusedError(f"{where}the name of a type must be a constant")
-    return octets(args[1])[4:].decode(errors="replace")
-
-
-def _check_node(node: Node, where: str) -> None:
-    """Reject what no list of functions and relations contains."""
-    if node.kind == "ROWMARKCLAUSE":
-        raise StatementRefusedError(f"{where}FOR UPDATE and FOR SHARE are not allowed")
-    if node.kind not in allowlist.NODES:
-        raise StatementRefusedError(f"{where}{node.kind} is not on the allowlist")
-    if _selects(node, allowlist.BODIES):
-        raise StatementRefusedError(f"{where}the source of functions must not be read")
-    if node.kind == "QUERY" and not node.has("commandType", "1"):
-        raise StatementRefusedError(f"{where}data-modifying statements are not allowed")
-
-
 def _only_computes(row: dict[str, Any]) -> bool:
     """Return whether a function of a trusted extension has no effect."""
     name = row["name"]
     if row["aggregate"] or name in allowlist.VOLATILE_OF_EXTENSIONS:
         return True
     return row["compiled"] and not row["volatile"] and name not in allowlist.DENIED_OF_EXTENSIONS
-
-
-def _selects(node: Node, columns: Mapping[int, frozenset[int]]) -> bool:
-    """Return whether a node selects one of these columns, which are by relation."""
-    # A bitmap of column numbers, shifted by those of system columns (sysattr.h).
-    selected = {number - 7 for number in node.numbers("selectedCols")}
-    return any(
-        not columns.get(relation, frozenset()).isdisjoint(selected)
-        for relation in node.numbers("relid")
-    )
 
 
 def _against_catalog_function(row: dict[str, Any]) -> str:
@@ -437,37 +328,3 @@ def _against_catalog_function(row: dict[str, Any]) -> str:
     if name in allowlist.DENIED_FUNCTIONS or name.startswith("pg_") or name.endswith("_validator"):
         return f"function {signature} must not be called"
     return f"function {signature} is volatile" if row["volatile"] else ""
-
-
-async def _ask(conn: Connection, what: str, text: str, types: Sequence[int] = ()) -> PGresult:
-    """Send one message of the extended protocol, which accepts a single statement.
-
-    psycopg uses the simple protocol for a statement without parameters, which accepts several.
-    """
-    pgconn = conn.pgconn
-    async with conn.lock:
-        match what:
-            case "prepare":
-                pgconn.send_prepare(b"", text.encode(), list(types))
-            case "describe":
-                pgconn.send_describe_prepared(b"")
-            case _:
-                pgconn.send_query_params(text.encode(), None)
-        *_, result = await conn.wait(generators.execute(pgconn))
-    if result.status == ExecStatus.FATAL_ERROR:
-        raise refused_by_server(_error(result, conn))
-    return result
-
-
-def _error(result: PGresult, conn: Connection) -> Error:
-    return error_from_result(result, encoding=conn.info.encoding)
-
-
-def refused_by_server(error: Error, *, executed: bool = False) -> StatementRefusedError:
-    """Convert an error; its detail, which can quote rows, is dropped."""
-    return StatementRefusedError(
-        error.diag.message_primary or str(error),
-        sqlstate=error.sqlstate,
-        position=int(error.diag.statement_position or 0) or None,
-        executed=executed,
-    )

@@ -10,15 +10,9 @@ from typing import Any, Final, TypeVar, cast
 from psycopg import AsyncConnection, Error, sql
 
 from walagent.errors import StatementRefusedError
-from walagent.guard.analysis import (
-    Allowlist,
-    HiddenRows,
-    analyze,
-    check_literals,
-    describe,
-    refused_by_server,
-)
+from walagent.guard.analysis import Allowlist, HiddenRows, analyze, check_literals
 from walagent.guard.deadline import within
+from walagent.guard.parsing import describe, refused_by_server
 from walagent.guard.statement import Statement, read_statement
 from walagent.message import Json
 from walagent.rows.rows import ResultColumn, Rows, Texts

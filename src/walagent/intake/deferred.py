@@ -22,7 +22,7 @@ from walagent.matching.match import Match, touches
 from walagent.moves import End
 from walagent.postgres.lsn import Lsn
 from walagent.store import attachments, deferred
-from walagent.store.checkpoint import to_plain
+from walagent.store.ingestion import to_plain
 from walagent.store.sessions.connections import Pool
 
 _FALSE = "deferred change does not match the resumed attachment"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from walagent.store.checkpoint import to_plain
+from walagent.store.ingestion import to_plain
 from walagent.store.resyncing import LastRun
 
 

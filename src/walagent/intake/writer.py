@@ -10,7 +10,9 @@ from walagent.domain.run import Claim, NewRun
 from walagent.intake.batching import Batch, Position
 from walagent.intake.placement import place
 from walagent.store import checkpoint as checkpoints
-from walagent.store.checkpoint import Checkpoint, Start
+from walagent.store import ingestion
+from walagent.store.checkpoint import Checkpoint
+from walagent.store.ingestion import Start
 
 # Reading and evaluating the next piece of a large transaction can take long.
 _REST = "set local idle_in_transaction_session_timeout = '60s'"
@@ -66,7 +68,7 @@ class Writer:
     async def _write_plain(self, runs: Sequence[NewRun], position: Position) -> bool:
         """Write in one round trip; start the runs for which this process has free slots."""
         offer = self._starter.offer() if self._starter and runs else None
-        claims = await checkpoints.ingest(
+        claims = await ingestion.ingest(
             self.conn,
             self.checkpoint,
             runs,
@@ -118,12 +120,12 @@ class Writer:
     async def _insert(self, runs: Sequence[NewRun]) -> None:
         conn, checkpoint = self.conn, self.checkpoint
         if plain := [run for run in runs if run.debounce is None]:
-            await checkpoints.insert_runs(conn, checkpoint, plain)
+            await ingestion.insert_runs(conn, checkpoint, plain)
         for run in runs:
             if run.debounce is not None:
-                await checkpoints.collect_run(conn, checkpoint, run)
+                await ingestion.collect_run(conn, checkpoint, run)
         if deferred := [run for run in runs if run.deferred is not None]:
-            await checkpoints.defer_changes(conn, checkpoint, deferred)
+            await ingestion.defer_changes(conn, checkpoint, deferred)
         faults.hit("intake.runs_inserted")
 
     async def _advance(self, position: Position, queues: Iterable[int]) -> None:

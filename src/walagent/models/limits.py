@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from walagent.base.backoff import backoff
+from walagent.base.retries import doubling, seconds
 from walagent.errors import (
     ModelLimitedError,
     ModelUnauthorizedError,
@@ -239,7 +239,7 @@ class Limiter:
     def _pause(self, asked: float | None) -> float:
         """Say how long to pause: as asked, unless nothing was, or it was not long enough."""
         settings = self._settings
-        own = backoff(self._limited, first=settings.pause, longest=settings.longest_pause)
+        own = seconds(doubling(settings.pause, settings.longest_pause), self._limited)
         if not asked:  # also a date that has passed: again at once would be a storm
             return own
         return asked if self._limited == 1 else max(own, asked)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from walagent.message import Json, Reply, Request
-from walagent.models.scripted.scripted_model import Fault
+from walagent.models.script import Fault
 
 Body = dict[str, Json]
 

@@ -4,8 +4,8 @@ import asyncio
 import time
 from typing import Never
 
-from walagent.base.backoff import pause_after
 from walagent.base.concurrency import event_within, first_of
+from walagent.base.retries import DATABASE, seconds
 from walagent.errors import (
     DatabaseLostError,
     FencedError,
@@ -104,7 +104,7 @@ class Reader:
         self._failures = 0 if was_healthy else self._failures + 1
         self._is_careful = True
         self.health.wait(str(error), error)
-        return pause_after(self._failures)
+        return seconds(DATABASE, self._failures)
 
     async def _after_gap(self, error: GapError, attempt: StreamAttempt) -> float:
         """Record a gap that was found while the stream was opened or read.
@@ -117,7 +117,7 @@ class Reader:
         if attempt.found is None or await self._is_recorded(error, attempt.found):
             raise error
         self._failures += 1
-        return pause_after(self._failures)
+        return seconds(DATABASE, self._failures)
 
     async def _is_recorded(self, error: GapError, found: Checkpoint) -> bool:
         try:
@@ -143,4 +143,4 @@ class Reader:
                 failures += 1
                 trouble = f"cannot drop the slot that was given up: {error}"
                 self.health.wait(trouble, error)
-            await self._pause(pause_after(failures))
+            await self._pause(seconds(DATABASE, failures))

@@ -22,7 +22,7 @@ from typing import Final, Literal, Never
 
 from psycopg import AsyncConnection
 
-from walagent.base.backoff import pause_after
+from walagent.base.retries import DATABASE, seconds
 from walagent.domain.change import (
     Begin,
     Change,
@@ -247,7 +247,7 @@ class Tail:
                     raise
                 self._failures += 1
                 self._say(f"waiting: {error}")
-                await asyncio.sleep(pause_after(self._failures))
+                await asyncio.sleep(seconds(DATABASE, self._failures))
 
     def _resumes(self, error: Exception) -> bool:
         if self._tail.own_slot or self._tail.peek:

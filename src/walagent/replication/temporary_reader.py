@@ -16,8 +16,8 @@ from typing import Any, Final, Never
 from psycopg import AsyncConnection
 from psycopg.errors import InsufficientPrivilege
 
-from walagent.base.backoff import pause_after
 from walagent.base.concurrency import Periodic, event_within, first_of
+from walagent.base.retries import DATABASE, seconds
 from walagent.config import Replication
 from walagent.config.base import in_bytes
 from walagent.config.dsn import Logins
@@ -153,7 +153,7 @@ class TemporaryReader:
                     was_healthy = time.monotonic() - started > _HEALTHY
                     self._failures = 0 if was_healthy else self._failures + 1
                     self._close(error)
-                    wait = pause_after(self._failures)
+                    wait = seconds(DATABASE, self._failures)
                 self._hurry.clear()
                 await event_within(self._hurry, wait)
         finally:

@@ -7,13 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 from walagent.errors import PreconditionError
 from walagent.postgres import pgtypes
-
-if TYPE_CHECKING:
-    from walagent.rows.rows import Rows
 
 # Types that distinguish NULL from every value; columns of other types are of Python objects.
 _PANDAS: Final[Mapping[int, str]] = {
@@ -47,7 +44,22 @@ _PYTHON: Final[Mapping[int, type]] = {
 _DIGITS: Final = 38  # precision of polars' widest decimal
 
 
-def to_pandas(rows: "Rows") -> Any:  # noqa: ANN401 - a pandas.DataFrame
+class Column(NamedTuple):
+    """A column of a frame: its distinct name, its PostgreSQL type, its texts and its values."""
+
+    name: str
+    type_oid: int
+    texts: Sequence[str | None]
+    values: Sequence[Any]
+
+    @property
+    def fits(self) -> bool:
+        """Whether all values were converted to the Python type of the column."""
+        wanted = _PYTHON.get(self.type_oid, object)
+        return all(value is None or isinstance(value, wanted) for value in self.values)
+
+
+def to_pandas(columns: Sequence[Column], rows: int) -> Any:  # noqa: ANN401 - a pandas.DataFrame
     """Convert to a pandas DataFrame; NULL is NA, NaT, NaN, or None in a column of objects.
 
     Raises:
@@ -55,13 +67,13 @@ def to_pandas(rows: "Rows") -> Any:  # noqa: ANN401 - a pandas.DataFrame
     """
     pandas = _library("pandas")
     series = {
-        name: pandas.Series(values, dtype=_pandas_type(oid, values) if fits else "object")
-        for name, oid, values, fits in _columns(rows)
+        each.name: pandas.Series(each.values, dtype=_pandas_type(each) if each.fits else "object")
+        for each in columns
     }
-    return pandas.DataFrame(series, index=range(len(rows)))
+    return pandas.DataFrame(series, index=range(rows))
 
 
-def to_polars(rows: "Rows") -> Any:  # noqa: ANN401 - a polars.DataFrame
+def to_polars(columns: Sequence[Column]) -> Any:  # noqa: ANN401 - a polars.DataFrame
     """Convert to a polars DataFrame; a type that polars lacks, such as uuid, becomes text.
 
     Raises:
@@ -70,35 +82,24 @@ def to_polars(rows: "Rows") -> Any:  # noqa: ANN401 - a polars.DataFrame
     polars = _library("polars")
     types = _polars_types(polars)
     series: list[Any] = []
-    for n, (name, oid, values, fits) in enumerate(_columns(rows)):
-        dtype = types[oid](values) if fits and oid in types else None
-        plain = [row[n] for row in rows.texts]
-        series.append(
-            polars.Series(name, plain if dtype is None else values, dtype or polars.String)
-        )
+    for each in columns:
+        known = each.fits and each.type_oid in types
+        dtype = types[each.type_oid](each.values) if known else None
+        shown = each.texts if dtype is None else each.values
+        series.append(polars.Series(each.name, shown, dtype or polars.String))
     return polars.DataFrame(series)
 
 
-def _pandas_type(oid: int, values: list[Any]) -> str:
+def _pandas_type(column: Column) -> str:
     """Return the pandas type of a column; float64 does not distinguish NULL from NaN."""
-    if oid in pgtypes.FLOATS:
+    values = column.values
+    if column.type_oid in pgtypes.FLOATS:
         has_both = None in values and any(value != value for value in values)  # noqa: PLR0124 - NaN
         return "object" if has_both else "float64"
-    return _PANDAS.get(oid, "object")
+    return _PANDAS.get(column.type_oid, "object")
 
 
-def _columns(rows: "Rows") -> Sequence[tuple[str, int, list[Any], bool]]:
-    """Return name, type and values of each column, and whether all values were converted."""
-    given: list[tuple[str, int, list[Any], bool]] = []
-    for n, (name, column) in enumerate(zip(rows.distinct_names, rows.columns, strict=True)):
-        values = [row[n] for row in rows.values]
-        wanted = _PYTHON.get(column.type_oid, object)
-        fits = all(value is None or isinstance(value, wanted) for value in values)
-        given.append((name, column.type_oid, values, fits))
-    return given
-
-
-def _polars_types(polars: Any) -> Mapping[int, Callable[[list[Any]], Any]]:  # noqa: ANN401 - a module
+def _polars_types(polars: Any) -> Mapping[int, Callable[[Sequence[Any]], Any]]:  # noqa: ANN401 - a module
     """Return, by type OID, what determines the polars type of a column; it can return None."""
     fixed = {
         pgtypes.BOOL: polars.Boolean,
@@ -116,10 +117,10 @@ def _polars_types(polars: Any) -> Mapping[int, Callable[[list[Any]], Any]]:  # n
         pgtypes.INTERVAL: polars.Duration("us"),
     }
 
-    def always(dtype: Any) -> Callable[[list[Any]], Any]:  # noqa: ANN401 - a type of polars
+    def always(dtype: Any) -> Callable[[Sequence[Any]], Any]:  # noqa: ANN401 - a type of polars
         return lambda _: dtype
 
-    def decimal(values: list[Any]) -> Any:  # noqa: ANN401 - a type of polars
+    def decimal(values: Sequence[Any]) -> Any:  # noqa: ANN401 - a type of polars
         shape = _shape([value for value in values if value is not None])
         return None if shape is None else polars.Decimal(*shape)
 

@@ -94,11 +94,22 @@ class Rows:
 
     def to_pandas(self) -> Any:  # noqa: ANN401 - a pandas.DataFrame
         """Convert to a pandas DataFrame; see `frames.to_pandas`."""
-        return frames.to_pandas(self)
+        return frames.to_pandas(self._frame(), len(self))
 
     def to_polars(self) -> Any:  # noqa: ANN401 - a polars.DataFrame
         """Convert to a polars DataFrame; see `frames.to_polars`."""
-        return frames.to_polars(self)
+        return frames.to_polars(self._frame())
+
+    def _frame(self) -> list[frames.Column]:
+        return [
+            frames.Column(
+                name,
+                column.type_oid,
+                [row[n] for row in self.texts],
+                [row[n] for row in self.values],
+            )
+            for n, (name, column) in enumerate(zip(self.distinct_names, self.columns, strict=True))
+        ]
 
     def to_json(self) -> dict[str, Json]:
         """Convert to JSON without loss."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from walagent.base.backoff import delay
+from walagent.base.retries import delay
 from walagent.domain.run import Claim, RunState
 from walagent.errors import (
     BrokenAttachmentError,

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from walagent.base import faults
-from walagent.base.backoff import pause_after
+from walagent.base.retries import DATABASE, seconds
 from walagent.domain.run import RunSpec, RunState, Step, StepKind
 from walagent.domain.transcript import reply_to_json, request_to_json, without_thinking
 from walagent.errors import (
@@ -226,7 +226,7 @@ class Executor:
                 with counting(model.spec.name):
                     reply = await model.complete(request)
             except (ModelLimitedError, ModelUnavailableError) as error:
-                wait = getattr(error, "retry_after", None) or pause_after(attempt)
+                wait = getattr(error, "retry_after", None) or seconds(DATABASE, attempt)
                 if attempt >= _TRIES or time.monotonic() + wait > deadline:
                     raise
                 if live is not None:
@@ -362,7 +362,7 @@ class Executor:
                 with translating():
                     return await write()
             except DatabaseLostError:
-                await asyncio.sleep(pause_after(attempt))
+                await asyncio.sleep(seconds(DATABASE, attempt))
             except StepTakenError:
                 if attempt == 1:
                     raise

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from walagent.base.concurrency import Periodic
 from walagent.domain.run import Claim
 from walagent.errors import DatabaseLostError
-from walagent.store import runs
+from walagent.store import claiming
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import Pool, why_not
 from walagent.telemetry.log import log
@@ -107,7 +107,9 @@ class Leases:
         held = list(self.active.values())
         async with self.connection() as conn:
             claims = [each.claim for each in held]
-            lost = await runs.heartbeat(conn, self.worker, claims, timedelta(seconds=self.lease))
+            lost = await claiming.heartbeat(
+                conn, self.worker, claims, timedelta(seconds=self.lease)
+            )
             if self.beside is not None:
                 await self.beside(conn)
         self.beat_at = time.monotonic()

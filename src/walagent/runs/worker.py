@@ -20,8 +20,8 @@ from psycopg import AsyncConnection
 
 from walagent import __version__
 from walagent.base import faults
-from walagent.base.backoff import pause_after
 from walagent.base.concurrency import event_within
+from walagent.base.retries import DATABASE, seconds
 from walagent.domain.run import Claim, RunSpec
 from walagent.errors import DatabaseLostError, WalagentError
 from walagent.runs.attempt import RunAttempt
@@ -30,9 +30,9 @@ from walagent.runs.leases import Held, Leases
 from walagent.runs.listener import listen
 from walagent.runs.live_replies import LiveReplies
 from walagent.runs.resources import Resources
-from walagent.store import budgets, runs
-from walagent.store.checkpoint import Start
-from walagent.store.runs import ClaimScope
+from walagent.store import budgets, claiming
+from walagent.store.claiming import ClaimScope
+from walagent.store.ingestion import Start
 from walagent.telemetry.log import log
 
 _FIRST = 64  # runs to begin with
@@ -128,7 +128,9 @@ class Worker:
         """
         self._leases.turned_at = self._turning_at = time.monotonic()
         async with self._leases.connection() as conn:
-            await runs.register_worker(conn, self._settings.name, self._settings.slots, __version__)
+            await claiming.register_worker(
+                conn, self._settings.name, self._settings.slots, __version__
+            )
             self._resources.budgets.replace(await budgets.load_scopes(conn))
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -153,8 +155,8 @@ class Worker:
         """
         with suppress(WalagentError, TimeoutError):
             async with asyncio.timeout(_SIGN_OFF), self._leases.connection() as conn:
-                await runs.release_runs(conn, self._settings.name)
-                await runs.forget_worker(conn, self._settings.name)
+                await claiming.release_runs(conn, self._settings.name)
+                await claiming.forget_worker(conn, self._settings.name)
 
     async def _turn(self) -> None:
         """Claim and wait.  After a lost database, pause: active runs keep their model's reply."""
@@ -165,7 +167,7 @@ class Worker:
         except DatabaseLostError as error:
             self._failures, self.trouble = self._failures + 1, str(error)
             log.warning("worker.waiting", error=error)
-            await event_within(self._wake, pause_after(self._failures))
+            await event_within(self._wake, seconds(DATABASE, self._failures))
 
     # Claim.
 
@@ -186,7 +188,7 @@ class Worker:
         limits = self._limits(free)
         scope = ClaimScope(tuple(self._resources.kinds), limits=limits)
         async with self._leases.connection() as conn:
-            claims, self._more = await runs.claim_runs(
+            claims, self._more = await claiming.claim_runs(
                 conn, self._settings.name, free, self._lease, done, scope
             )
         claimed = Counter(claim.queue_id for claim in claims)
@@ -244,7 +246,7 @@ class Worker:
             self._leases.nudge()  # its own leases first; the heartbeat also ticks
             return
         async with self._leases.connection() as conn:
-            self._due = await runs.tick(conn)
+            self._due = await claiming.tick(conn)
 
     # Execute.
 
@@ -314,8 +316,8 @@ class Worker:
 
     async def _beside(self, conn: AsyncConnection[Any]) -> None:
         """Do what is due, and read the budgets, with each heartbeat."""
-        self._due = await runs.tick(conn)
-        self._tick_age = await runs.tick_age(conn)
+        self._due = await claiming.tick(conn)
+        self._tick_age = await claiming.tick_age(conn)
         self._resources.budgets.replace(await budgets.load_scopes(conn))
 
     def _notified(self, channel: str, payload: str) -> None:

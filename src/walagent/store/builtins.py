@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 
 from walagent.domain.run import Claim
 from walagent.message import Json
-from walagent.store.sessions.connections import to_json
+from walagent.store.codecs.jsonb import to_json
 
 Connection = AsyncConnection[Any]
 

@@ -1,18 +1,14 @@
-"""The checkpoint of a slot, and the ingestion of runs."""
+"""The checkpoint of a slot: how far it was read, by whom, and with which attachments."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
-import orjson
 from psycopg import AsyncConnection
 
-from walagent.domain.run import Claim, NewRun, RunState
 from walagent.errors import FencedError
 from walagent.postgres.lsn import Lsn
-from walagent.store.codecs.exact import exact, read_json
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
@@ -183,160 +179,6 @@ def _checkpoint(row: Sequence[Any]) -> Checkpoint:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A worker of this process with free slots, and the lease of the runs that it starts."""
-
-    worker: str
-    lease: timedelta
-    room: int  # free slots
-    rooms: Mapping[int, int] = field(default_factory=dict[int, int])  # by attachment, if fewer
-
-
-async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
-    conn: Connection,
-    checkpoint: Checkpoint,
-    runs: Sequence[NewRun],
-    commit_lsn: Lsn,
-    end_lsn: Lsn,
-    start: Start | None = None,
-    committed_at: datetime | None = None,
-) -> list[Claim]:
-    """Insert runs and advance the checkpoint, in one statement.
-
-    Args:
-        start: a worker of this process with free slots.
-        committed_at: when the last transaction in it committed.
-
-    Returns:
-        The runs that were started on this worker.
-
-    Raises (as PostgreSQL errors, see `store.errors`):
-        FencedError: a newer reader took over; nothing was written.
-    """
-    marked = _startable(runs, start) if start else frozenset[int]()
-    cursor = await conn.execute(
-        "select agent_internal.ingest(_slot => %(slot)s, _epoch => %(epoch)s,"
-        " _generation => %(generation)s, _commit_lsn => %(commit_lsn)s, _end_lsn => %(end_lsn)s,"
-        " _runs => %(runs)s::jsonb, _queues => %(queues)s, _worker => %(worker)s,"
-        " _lease => %(lease)s, _committed_at => %(committed_at)s)",
-        {
-            "slot": checkpoint.slot,
-            "epoch": checkpoint.epoch,
-            "generation": checkpoint.generation,
-            "commit_lsn": str(commit_lsn),
-            "end_lsn": str(end_lsn),
-            "runs": _documents(runs, marked),
-            "queues": sorted({run.attachment_id for run in runs}),
-            "worker": start.worker if start and marked else None,
-            "lease": start.lease if start else None,
-            "committed_at": committed_at,
-        },
-    )
-    row = await cursor.fetchone()
-    started = row[0] if row and row[0] else ()
-    by_position = {(r.attachment_id, str(r.commit_lsn), r.ordinal): r for r in runs}
-    return [_claim(run, lease, by_position[tuple(position)]) for run, lease, *position in started]
-
-
-def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
-    """Choose the first run of each ordering key, up to the free slots, by position."""
-    ordering_keys: dict[tuple[int, object], int] = {}
-    left = dict(start.rooms)
-    for n, run in enumerate(runs):
-        ordering_key = (run.attachment_id, n if run.ordering_key is None else run.ordering_key)
-        if ordering_key in ordering_keys:
-            continue
-        if run.attachment_id in left:
-            if left[run.attachment_id] <= 0:
-                continue
-            left[run.attachment_id] -= 1
-        ordering_keys[ordering_key] = n
-    return frozenset(islice(ordering_keys.values(), start.room))
-
-
-def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
-    """Build the claim of a run that was started when inserted: first attempt, no steps."""
-    now = run.committed_at  # by the database's clock
-    return Claim(
-        run_id=run_id,
-        attachment_id=run.attachment_id,
-        attachment_version=run.attachment_version,
-        lease=lease,
-        attempt=1,
-        max_attempts=run.max_attempts,
-        reason="change",
-        change=to_plain(run.change),
-        key=run.key,
-        depth=run.depth,
-        commit_lsn=str(run.commit_lsn),
-        committed_at=run.committed_at,
-        created_at=now,
-        started_at=now,
-        kind=run.kind,
-        principal=run.principal,
-        queue_id=run.attachment_id,  # an attachment's queue has its ID
-        tenant=run.tenant,
-    )
-
-
-def to_plain(change: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Convert a change to its form when read back from the database."""
-    return read_json(orjson.dumps(change, default=exact))
-
-
-async def insert_runs(conn: Connection, checkpoint: Checkpoint, runs: Sequence[NewRun]) -> int:
-    """Insert runs that do not collect; return how many were new."""
-    cursor = await conn.execute(
-        "select agent_internal.insert_runs(_generation => %(generation)s,"
-        " _runs => %(runs)s::jsonb)",
-        {"generation": checkpoint.generation, "runs": _documents(runs)},
-    )
-    row = await cursor.fetchone()
-    return row[0] if row else 0
-
-
-async def defer_changes(conn: Connection, checkpoint: Checkpoint, runs: Iterable[NewRun]) -> None:
-    """Store the whole changes of deferred runs, in the transaction that inserted them."""
-    changes = [
-        {
-            "attachment_id": run.attachment_id,
-            "commit_lsn": str(run.commit_lsn),
-            "ordinal": run.ordinal,
-            "change": run.deferred,
-        }
-        for run in runs
-    ]
-    await conn.execute(
-        "select agent_internal.defer_changes(_generation => %(generation)s,"
-        " _changes => %(changes)s::jsonb)",
-        {"generation": checkpoint.generation, "changes": orjson.dumps(changes).decode()},
-    )
-
-
-async def collect_run(conn: Connection, checkpoint: Checkpoint, run: NewRun) -> bool:
-    """Insert a run that collects, or let its change join the one that is collecting.
-
-    Returns:
-        whether the change was new.
-    """
-    cursor = await conn.execute(
-        query("collect_run"),
-        {
-            "generation": checkpoint.generation,
-            "attachment": run.attachment_id,
-            "ordering_key": run.ordering_key,
-            "tenant": run.tenant,
-            "run": _documents([run]),
-            "debounce": run.debounce,
-            "commit_lsn": str(run.commit_lsn),
-            "ordinal": run.ordinal,
-        },
-    )
-    row = await cursor.fetchone()
-    return bool(row and row[0])
-
-
 async def advance_checkpoint(  # noqa: PLR0913, PLR0917 - a row's columns
     conn: Connection,
     checkpoint: Checkpoint,
@@ -401,35 +243,3 @@ async def record_effects(conn: Connection, effects: Iterable[VersionEffect]) -> 
                 "lsn": str(effect.commit_lsn),
             },
         )
-
-
-def _documents(runs: Sequence[NewRun], marked: frozenset[int] = frozenset()) -> str:
-    """Encode runs as one JSON array: one parameter is far cheaper than one for each column."""
-    documents = [
-        {**_document(run), "start": True} if n in marked else _document(run)
-        for n, run in enumerate(runs)
-    ]
-    return orjson.dumps(documents, default=exact).decode()
-
-
-def _document(run: NewRun) -> dict[str, Any]:
-    """Encode a run as agent.new_run, without fields that most runs do not have."""
-    document = {
-        "tenant": run.tenant,
-        "attachment_id": run.attachment_id,
-        "attachment_version": run.attachment_version,
-        "commit_lsn": str(run.commit_lsn),
-        "ordinal": run.ordinal,
-        "committed_at": run.committed_at,
-        "change": run.change,
-        "key": run.key,
-        "ordering_key": run.ordering_key,
-        "max_attempts": run.max_attempts,
-    }
-    if run.kind != "agent":
-        document |= {"kind": run.kind, "principal": run.principal, "delay": run.delay}
-    if run.cause_run is not None:
-        document |= {"cause_run": run.cause_run, "depth": run.depth}
-    if run.state is not RunState.PENDING or run.error is not None:
-        document |= {"state": run.state.value, "error": run.error}
-    return document

@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from walagent.message import Json
-from walagent.store.sessions.connections import to_json
+from walagent.store.codecs.jsonb import to_json
 
 Connection = AsyncConnection[Any]
 

@@ -13,8 +13,8 @@ from psycopg.types.json import Jsonb
 
 from walagent.domain.run import Claim
 from walagent.message import Json
+from walagent.store.claiming import ClaimScope, claim_runs
 from walagent.store.codecs.lossy import LossyJson, LossyText
-from walagent.store.runs import ClaimScope, claim_runs
 
 Connection = AsyncConnection[Any]
 

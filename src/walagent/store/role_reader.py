@@ -6,7 +6,7 @@ that they read.  See `tool_connections` for why that code cannot become a strong
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from walagent.store.sessions.tool_connections import (
     name_transaction,
     read_login,
 )
-from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
+from walagent.store.trampolines import make_trampoline, through_trampolines
 
 Connection = AsyncConnection[Any]
 
@@ -103,13 +103,11 @@ class RoleReader:
             PreconditionError: there is no login for code of others.
         """
         conn, login = self._opened or await self._open()
-        try:
-            return await _read(conn, login, statement)
-        except Error as error:
-            if error.sqlstate != TRAMPOLINE_LOST:
-                raise
-        await make_trampoline(self._worker, statement.run_as)
-        return await _read(conn, login, statement)
+        return await through_trampolines(
+            lambda: _read(conn, login, statement),
+            lambda: nullcontext(self._worker),
+            role=statement.run_as,
+        )
 
     async def stream(
         self, statement: RoleStatement, snapshot: str, size: int

@@ -14,8 +14,6 @@ from walagent.store.sessions.tool_connections import ToolConnection, ToolTransac
 
 Connection = AsyncConnection[Any]
 
-TRAMPOLINE_LOST = "WA016"  # SQLSTATE: a role has none, or it was changed
-
 
 @dataclass(frozen=True, slots=True)
 class ToolStatement:
@@ -49,7 +47,7 @@ async def call_tool(  # noqa: PLR0913, PLR0917 - who, which step, what, and how 
     Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError, StepTakenError: leave the run.
         BrokenAttachmentError: the call failed because the attachment is broken.
-        and TRAMPOLINE_LOST: repeat it after `make_trampoline`.
+        and TRAMPOLINE_LOST: see `through_trampolines`.
     """
     request: dict[str, Json] = {
         "run": claim.run_id,
@@ -94,20 +92,6 @@ async def admit_call(  # noqa: PLR0913 - who, which step, what
     }
     async with conn.transaction() as transaction:
         return await transaction.call("admit_call", request)
-
-
-async def make_policy_trampolines(conn: Connection) -> None:
-    """Create the functions through which policies are evaluated, as the worker."""
-    await conn.execute("select agent_internal.make_policy_trampolines()")
-
-
-async def make_trampoline(conn: Connection, role: str) -> None:
-    """Create the function through which the statements of *role* are executed, as the worker.
-
-    Raises (as a PostgreSQL error, see `store.errors`):
-        RoleRefusedError: the role does not exist, or the worker is not a member of it.
-    """
-    await conn.execute("select agent_internal.make_trampoline(_role => %(role)s)", {"role": role})
 
 
 async def open_step(  # noqa: PLR0913, PLR0917 - who, which step, what

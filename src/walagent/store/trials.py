@@ -12,10 +12,10 @@ from walagent.domain.run import Claim
 from walagent.domain.tenant import Actor
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.store import applying, attachments, runs
+from walagent.store import applying, attachments, claiming
+from walagent.store.claiming import ClaimScope
 from walagent.store.codecs.lossy import LossyJson
 from walagent.store.queries import query
-from walagent.store.runs import ClaimScope
 
 Connection = AsyncConnection[Any]
 
@@ -113,7 +113,7 @@ async def start_run(conn: Connection, attachment: Attachment, run: Mapping[str, 
         "select agent_internal.insert_runs(_generation => 0, _runs => %s)", [LossyJson([document])]
     )
     await conn.execute("select agent_internal.wake_queues(_queues => %s)", [[attachment.id]])
-    claims, _ = await runs.claim_runs(
+    claims, _ = await claiming.claim_runs(
         conn, _WORKER, 1, _LEASE, scope=ClaimScope(queue=attachment.id)
     )
     return claims[0]

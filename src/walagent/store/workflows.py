@@ -39,7 +39,7 @@ async def decide(
 ) -> Mapping[str, Any]:
     """Ask the policies of a tenant about a node; return their decision, see docs/tools.md.
 
-    Raises (as a PostgreSQL error): TRAMPOLINE_LOST: repeat it after `make_trampolines`.
+    Raises (as a PostgreSQL error): TRAMPOLINE_LOST: see `through_trampolines`.
     """
     request: dict[str, Json] = {
         "point": "node",
@@ -49,11 +49,6 @@ async def decide(
     }
     async with conn.transaction() as transaction:
         return await transaction.call("decide_policy", request)
-
-
-async def make_trampolines(conn: Connection) -> None:
-    """Create the functions as which policies are evaluated, as the worker."""
-    await conn.execute("select agent_internal.make_policy_trampolines()")
 
 
 async def evaluate(

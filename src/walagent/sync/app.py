@@ -7,15 +7,30 @@ import asyncio
 import hmac
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
 import orjson
 
 from walagent.errors import WalagentError
 from walagent.http.direct import direct_of
+from walagent.sync.asgi import (
+    CORS,
+    NO_STORE,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    answer,
+    bearer_of,
+    has_etag,
+    is_strict,
+    read_body,
+    send_more,
+    until_disconnected,
+)
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.definition import Definition
 from walagent.sync.engine import ShapeEngine
@@ -35,24 +50,7 @@ from walagent.sync.shape_log import INFINITE, Offset
 from walagent.sync.subset import read_subset
 from walagent.telemetry.log import log
 
-# As ASGI defines them, and as servers type them.
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
-
 _EPOCH: Final = 1_728_432_000  # 2024-10-09, from which cursors count
-_BODY: Final = 1 << 20
-_EXPOSED: Final = (
-    b"electric-offset, electric-handle, electric-schema, electric-cursor, electric-up-to-date, "
-    b"electric-snapshot, electric-has-data, retry-after, etag"
-)
-_CORS: Final[Headers] = [
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", _EXPOSED),
-    (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE, OPTIONS"),
-    (b"x-content-type-options", b"nosniff"),
-]
 _PRIVATE: Final = (b"cache-control", b"private, no-cache")
 _VARY: Final = (b"vary", b"authorization, cookie")
 
@@ -121,13 +119,13 @@ class ShapeApp:
         path: str = scope["path"]  # with the prefix of the application that mounts it
         method: str = scope["method"]
         if path.endswith("/v1/health"):
-            await _answer(send, 200, b'{"status":"active"}', [(b"cache-control", b"no-cache")])
+            await answer(send, 200, b'{"status":"active"}', [(b"cache-control", b"no-cache")])
         elif not (path.endswith("/v1/shape") or "/v1/shapes/" in path):
-            await _answer(send, 404, b'{"message":"Not found"}')
+            await answer(send, 404, b'{"message":"Not found"}')
         elif method == "OPTIONS":
             # Browsers take the wildcard for all headers but this one.
             allowed = (b"access-control-allow-headers", b"authorization, *")
-            await _answer(send, 204, b"", [allowed])
+            await answer(send, 204, b"", [allowed])
         else:
             await self._guarded(scope, receive, send, method)
 
@@ -142,24 +140,24 @@ class ShapeApp:
             if method in {"GET", "HEAD"}:
                 await self._shape(parse_request(query), scope, receive, send)
             elif method == "POST":
-                body = await _read_body(receive)
+                body = await read_body(receive)
                 await self._shape(parse_request(query, body), scope, receive, send)
             elif method == "DELETE":
                 await self._delete(parse_definition(query), send)
             else:
-                await _answer(send, 405, b'{"message":"Method not allowed"}')
+                await answer(send, 405, b'{"message":"Method not allowed"}')
         except RequestError as error:
             body = {"message": "Invalid request", "errors": error.errors}
-            await _answer(send, 400, orjson.dumps(body), _NO_STORE)
+            await answer(send, 400, orjson.dumps(body), NO_STORE)
         except ShapeRefusedError as error:
             body = {"message": str(error)} | ({"errors": error.errors} if error.errors else {})
             more = [(b"retry-after", b"5")] if error.status in _LATER else []
-            await _answer(send, error.status, orjson.dumps(body), [*_NO_STORE, *more])
+            await answer(send, error.status, orjson.dumps(body), [*NO_STORE, *more])
         except WalagentError as error:
             log.warning("sync.request_failed", error=error)
             body = {"message": "The database is not available"}
             more = [(b"retry-after", b"5")]
-            await _answer(send, _UNAVAILABLE, orjson.dumps(body), [*_NO_STORE, *more])
+            await answer(send, _UNAVAILABLE, orjson.dumps(body), [*NO_STORE, *more])
 
     def _check_secret(self, scope: Scope, query: Mapping[str, str]) -> None:
         """Check the secret of open tables.
@@ -168,7 +166,7 @@ class ShapeApp:
             ShapeRefusedError: it is missing or wrong.
         """
         secret = self._settings.secret
-        shown = query.get("secret") or query.get("api_secret") or _bearer(scope)
+        shown = query.get("secret") or query.get("api_secret") or bearer_of(scope)
         if secret is None or not hmac.compare_digest(shown.encode(), secret.encode()):
             raise ShapeRefusedError(401, "Unauthorized - Invalid API secret")
 
@@ -187,7 +185,7 @@ class ShapeApp:
         shape = self._engine.find(definition)
         if shape is not None:
             self._engine.drop(shape)
-        await _answer(send, 202, b"", _NO_STORE)
+        await answer(send, 202, b"", NO_STORE)
 
     async def _shape(
         self, request: ShapeRequest, scope: Scope, receive: Receive, send: Send
@@ -198,7 +196,7 @@ class ShapeApp:
             shape = await self._engine.get(definition)
             body = await read_subset(self._engine.connection(), shape, request.subset)
             headers = self._headers(shape, shape.end, [(b"electric-snapshot", b"true")])
-            await _answer(send, 200, body, headers)
+            await answer(send, 200, body, headers)
             return
         found = self._engine.find(definition)
         client = _Client(request.place, scope, receive, send)
@@ -211,7 +209,7 @@ class ShapeApp:
         """Answer a request for a named query, as the principal of its token."""
         if self._principals is None or (named := self._settings.queries.get(name)) is None:
             raise ShapeRefusedError(404, f"there is no shape {name}")
-        tenant, principal = await self._principals.of_token(_bearer(scope))
+        tenant, principal = await self._principals.of_token(bearer_of(scope))
         missing = [each for each in named.parameters if each not in query]
         if missing:
             raise RequestError(missing[0], "can't be blank")
@@ -219,7 +217,7 @@ class ShapeApp:
             if "\0" in query[each]:
                 raise RequestError(each, "contains a NUL character")
         unknown = query.keys() - PARAMETERS - set(named.parameters)
-        if unknown and _is_strict(scope):
+        if unknown and is_strict(scope):
             raise RequestError(min(unknown), f"is no parameter of shape {name}")
         values = tuple(query[each] for each in named.parameters)
         definition = QueryDefinition(named, values, tenant, principal)
@@ -253,7 +251,7 @@ class ShapeApp:
         if start == "now":
             body = _array([up_to_date(self._engine.position)])
             headers = self._headers(shape, shape.end, [_UP_TO_DATE])
-            await _answer(client.send, 200, body, headers)
+            await answer(client.send, 200, body, headers)
             return
         await self._chunk(shape, 0, client)
 
@@ -261,14 +259,14 @@ class ShapeApp:
         at = Offset(0, number)
         etag = f'"{shape.handle}:{-1 if number == 0 else f"0_{number - 1}"}:{at}"'
         headers = self._headers(shape, at, [(b"etag", etag.encode())])
-        if _matches(client.scope, etag):
-            await _answer(client.send, 304, b"", headers)
+        if has_etag(client.scope, etag):
+            await answer(client.send, 304, b"", headers)
         else:
-            await _answer(client.send, 200, b"[" + shape.snapshot[number] + b"]", headers)
+            await answer(client.send, 200, b"[" + shape.snapshot[number] + b"]", headers)
 
     async def _refetch(self, shape: LiveShape, send: Send) -> None:
-        headers = [(b"electric-handle", shape.handle.encode()), *_NO_STORE]
-        await _answer(send, 409, MUST_REFETCH, headers)
+        headers = [(b"electric-handle", shape.handle.encode()), *NO_STORE]
+        await answer(send, 409, MUST_REFETCH, headers)
 
     async def _log(
         self,
@@ -303,10 +301,10 @@ class ShapeApp:
             etag = f'{etag[:-1]}:{time.time_ns()}"'
         more.append((b"etag", etag.encode()))
         headers = self._headers(shape, end, more)
-        if not client.place.live and _matches(client.scope, etag) and not is_end:
-            await _answer(client.send, 304, b"", headers)
+        if not client.place.live and has_etag(client.scope, etag) and not is_end:
+            await answer(client.send, 304, b"", headers)
             return
-        await _answer(client.send, 200, _array(messages), headers)
+        await answer(client.send, 200, _array(messages), headers)
 
     async def _reached(self, shape: LiveShape, start: Offset) -> bool:
         """Wait until the shape has an offset.
@@ -330,13 +328,13 @@ class ShapeApp:
                 (b"electric-cursor", _cursor("").encode()),
                 (b"x-accel-buffering", b"no"),
                 (b"connection", b"keep-alive"),
-                *_CORS,
+                *CORS,
             ],
             kind=b"text/event-stream",
         )
         send = client.send
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        gone = asyncio.create_task(_disconnected(client.receive))
+        gone = asyncio.create_task(until_disconnected(client.receive))
         try:
             await self._events(shape, start, client, gone)
         finally:
@@ -360,11 +358,11 @@ class ShapeApp:
                     if now >= due:
                         due = now + self._settings.keep_alive
                         alarm = loop.call_at(min(due, until), news.set)
-                        await _send_more(send, b": keep-alive\n\n")
+                        await send_more(send, b": keep-alive\n\n")
                     while first or shape.log.has_after(follower.at):
                         first = False
                         body, follower.at = shape.event_after(follower.at, self._engine.position)
-                        await _send_more(send, body)
+                        await send_more(send, body)
                     follower.is_waiting = True
                     await news.wait()
                     follower.is_waiting = False
@@ -396,11 +394,6 @@ _OURS: Final = frozenset({"agent", "agent_internal", "pg_catalog", "information_
 _UNAVAILABLE: Final = 503
 _LATER: Final = frozenset({429, _UNAVAILABLE})
 _UP_TO_DATE: Final = (b"electric-up-to-date", b"")
-_NO_STORE: Final[Headers] = [
-    (b"content-type", b"application/json"),
-    (b"cache-control", b"no-store"),
-    (b"surrogate-control", b"no-store"),
-]
 
 
 def _array(messages: Sequence[bytes]) -> bytes:
@@ -413,53 +406,3 @@ def _cursor(sent: str) -> str:
     now += -now % 20
     before = int(sent) if sent.isascii() and sent.isdigit() and len(sent) < 20 else 0  # noqa: PLR2004 - digits
     return str(now if now > before else before + random.randint(1, 3600))  # noqa: S311 - no secret
-
-
-def _bearer(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            kind, _, token = value.decode("latin-1").partition(" ")
-            return token.strip() if kind.lower() == "bearer" else ""
-    return ""
-
-
-def _is_strict(scope: Scope) -> bool:
-    """Return whether a client wants to know what is ignored (RFC 7240)."""
-    return any(
-        name == b"prefer" and b"handling=strict" in value.lower()
-        for name, value in scope["headers"]
-    )
-
-
-def _matches(scope: Scope, etag: str) -> bool:
-    return any(
-        name == b"if-none-match" and etag.encode() in value for name, value in scope["headers"]
-    )
-
-
-async def _read_body(receive: Receive) -> bytes:
-    body = b""
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > _BODY:
-            raise ShapeRefusedError(413, f"the body exceeds {_BODY} bytes")
-        if not message.get("more_body"):
-            return body
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _send_more(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})
-
-
-async def _answer(send: Send, status: int, body: bytes, headers: Headers | None = None) -> None:
-    found = [*(headers or [(b"content-type", b"application/json")]), *_CORS]
-    if status not in {204, 304}:
-        found.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": found})
-    await send({"type": "http.response.body", "body": body})

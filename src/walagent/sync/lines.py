@@ -6,13 +6,17 @@ many lines are put into one template, and few lines are decoded.
 Source: PostgreSQL docs, COPY, "Text Format"; RFC 8259, 7.
 """
 
-from collections.abc import Sequence
-from typing import Final
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import orjson
+from psycopg import AsyncConnection
 
 from walagent.sync.messages import row_message
-from walagent.sync.snapshot import cells_of
+from walagent.sync.shape import Shape
+from walagent.sync.shape_log import CHUNK_BYTES
+from walagent.sync.snapshot import cells_of, copy_lines, select
 from walagent.sync.table import ShapeTable
 
 _CONTROLS: Final = bytes({*range(0x20)} - {*b"\t\n"})  # JSON escapes them otherwise than COPY
@@ -98,3 +102,32 @@ def _fill(template: bytes, columns: Sequence[Sequence[bytes]], count: int, betwe
 
 def _literal(text: bytes) -> bytes:
     return text.replace(b"%", b"%%")
+
+
+async def write_snapshot(
+    conn: AsyncConnection[Any], shape: Shape, check: Callable[[int], None]
+) -> None:
+    """Read the rows of a shape into the chunks of its snapshot.
+
+    Args:
+        check: is called with the bytes so far; what it raises ends the snapshot.
+    """
+    if shape.definition.changes_only and shape.members is None:
+        return
+    names = list(dict.fromkeys([*shape.columns, *shape.table.key]))
+    writer = SnapshotLines(shape.table, shape.columns, names, shape.members)
+    chunk, size, total = list[bytes](), 0, 0
+    async for lines in copy_lines(conn, select(shape.table, names, shape.definition.where)):
+        messages = writer.messages(lines)
+        if not shape.definition.changes_only:
+            chunk.append(messages)
+            size += len(messages)
+        if size >= CHUNK_BYTES:
+            shape.snapshot.append(b",".join(chunk))
+            shape.wake()
+            total += size
+            chunk, size = [], 0
+        check(total + size)
+        await asyncio.sleep(0)
+    if chunk:
+        shape.snapshot.append(b",".join(chunk))

@@ -11,6 +11,7 @@ from psycopg import AsyncConnection
 
 from walagent.replication.sinks import Table
 from walagent.sync.checks import ShapeRefusedError, refusal_of
+from walagent.sync.limits import EngineLimits
 from walagent.sync.query import (
     Connecting,
     Found,
@@ -51,21 +52,6 @@ class Host(Protocol):
         ...
 
 
-class Limits(Protocol):
-    """What shapes may use; see `engine.EngineLimits`."""
-
-    @property
-    def shapes(self) -> int: ...  # noqa: D102 - see above
-    @property
-    def of_principal(self) -> int: ...  # noqa: D102
-    @property
-    def log_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def total_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def idle(self) -> float: ...  # noqa: D102
-
-
 class QueryShapes:
     """Makes shapes of queries and lets them run again.
 
@@ -73,7 +59,7 @@ class QueryShapes:
         limits: of each, and of all.
     """
 
-    def __init__(self, host: Host, limits: Limits) -> None:
+    def __init__(self, host: Host, limits: EngineLimits) -> None:
         self._host = host
         self._limits = limits
         self._of_principal: Counter[tuple[str, str]] = Counter()  # with those that are being made

@@ -30,7 +30,7 @@ from walagent.store.sessions.tool_connections import (
     name_transaction,
     open_tool_connections,
 )
-from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
+from walagent.store.trampolines import TRAMPOLINE_LOST, through_trampolines
 from walagent.sync.query import Found, QueryDefinition, Texts, bound, key_of, tables_of_plan
 from walagent.sync.snapshot import read_snapshot
 from walagent.telemetry.log import log
@@ -175,18 +175,14 @@ class RoleSessions:
         self, role: str, actor: Actor, begin: str, use: Callable[[ToolTransaction], Awaitable[T]]
     ) -> T:
         """Execute something as a role, which has a trampoline afterwards."""
-        try:
-            await self._check(role)
-            try:
-                async with self._transaction(actor, begin) as transaction:
-                    return await use(transaction)
-            except WalagentError as error:
-                if error.sqlstate != TRAMPOLINE_LOST:
-                    raise
-            async with self._worker() as conn:
-                await make_trampoline(conn, role)
+
+        async def used() -> T:
             async with self._transaction(actor, begin) as transaction:
                 return await use(transaction)
+
+        try:
+            await self._check(role)
+            return await through_trampolines(used, self._worker, role=role)
         except WalagentError as error:
             if error.sqlstate in _OF_ROLE or isinstance(error, RoleUnusableError):
                 log.error("sync.role_unusable", role=role, error=error)

@@ -1,4 +1,4 @@
-"""The metrics of this process, in a registry of their own; used through `walagent.telemetry.metrics`.
+"""The metrics of this process, in a registry of their own; used through `telemetry.metrics`.
 
 Names and labels are an interface: dashboards and alerts break when they change.  No label has a
 value of a row; each is one of the words below or the name of a registered model or budget, so

@@ -8,17 +8,9 @@
 This module is public and stable between releases.
 """
 
+from walagent.models.script import Answer, Fault, Rule, Script, ScriptedCall, call, in_turn
 from walagent.models.scripted.script_file import read_script
-from walagent.models.scripted.scripted_model import (
-    Answer,
-    Fault,
-    Rule,
-    Script,
-    ScriptedCall,
-    ScriptedModel,
-    call,
-    in_turn,
-)
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.testing.contract import PROVIDER_CHECKS, ProviderCheck
 from walagent.testing.deciders import DECIDER_CHECKS, DeciderCase, DeciderCheck
 from walagent.testing.provider import FakeProvider, Received

@@ -32,7 +32,7 @@ from walagent.message import (
 )
 from walagent.models import build_model
 from walagent.models.model import Model
-from walagent.models.scripted.scripted_model import Answer, Fault, call
+from walagent.models.script import Answer, Fault, call
 from walagent.testing.provider import KEY, FakeProvider
 
 ProviderCheck = Callable[[str], Awaitable[None]]

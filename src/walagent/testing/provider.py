@@ -21,7 +21,7 @@ from walagent.errors import (
 from walagent.message import Json, ModelSpec, Request, Usage
 from walagent.models.registry import find_provider, providers
 from walagent.models.replies import as_object
-from walagent.models.scripted.scripted_model import USAGE, Answer, Fault, Rule, Script
+from walagent.models.script import USAGE, Answer, Fault, Rule, Script
 from walagent.models.wire_format import Body, WireError, WireFormat, need
 from walagent.testing.http_server import HttpServer, Incoming, Outgoing
 

@@ -1,4 +1,4 @@
-"""Exports for code in Python: tools with their context and error, functions over threads."""
+"""Tools: what a call becomes.  What is exported here is public: tools and functions in Python."""
 
 from walagent.domain.thread import ThreadView
 from walagent.domain.tool_spec import Effect

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from psycopg import AsyncConnection
 
-from walagent.app.migrate import is_new, migrate, plan_migrations
+from walagent.app.migrate import migrate, plan_migration
 from walagent.apply.apply import apply_unlocked
 from walagent.config import Config
 from walagent.domain.attachment import Attachment
@@ -67,9 +67,9 @@ async def attach_for_trial(conn: Connection, wanted: Wanted, search_path: str) -
 
 async def _ensure_schema(conn: Connection) -> None:
     """Create walagent's schema in the transaction, if there is none."""
-    plan = await plan_migrations(conn)
-    if plan and not is_new(plan):
-        raise PreconditionError("the schema is out of date", hint="Run walagent database migrate.")
+    plan = await plan_migration(conn)
+    if plan and not plan.is_new:
+        raise PreconditionError(plan.text, hint="Run walagent database migrate.")
     if plan:
         await migrate(conn)
 

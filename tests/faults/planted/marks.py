@@ -1,9 +1,8 @@
 """Marks in the source, and the edits that bugs make at them.
 
 A mark is a comment at the end of a line, `# planted: NAME` in Python and `-- planted: NAME` in SQL.
-Each name occurs once in what is in force: a SQL function that a later migration defines again has
-its marks there.  An edit finds its line by the mark alone: the line may be reworded, and may move
-to another file.
+Each name occurs once.  An edit finds its line by the mark alone: the line may be reworded, and may
+move to another file.
 """
 
 import re
@@ -17,10 +16,6 @@ FOLDERS = ("src", "migrations")
 SUFFIXES = {".py", ".sql"}
 _MARKED = re.compile(
     r"^(?P<indent> *)(?P<code>\S.*?) +(?:#|--) planted: (?P<mark>\S+)\n", re.MULTILINE
-)
-_DROPPED = re.compile(r"^drop function (?P<name>\w+\.\w+)", re.MULTILINE)
-_FUNCTION = re.compile(
-    r"^create (?:or replace )?function (?P<name>[\w.]+)\(.*?^\$\$;$", re.MULTILINE | re.DOTALL
 )
 
 
@@ -88,24 +83,10 @@ def read_source(root: Path) -> dict[Path, str]:
 
 
 def find_marks(texts: Mapping[Path, str]) -> list[tuple[str, Path]]:
-    """List the marks in force, each as often as it occurs, with its file."""
-    last = {
-        found["name"]: path
-        for path, text in sorted(texts.items())
-        for found in (*_FUNCTION.finditer(text), *_DROPPED.finditer(text))
-    }
+    """List the marks, each as often as it occurs, with its file."""
     return [
-        (found["mark"], path)
-        for path, text in texts.items()
-        for found in _MARKED.finditer(text)
-        if last.get(_function_at(text, found.start()), path) == path
+        (found["mark"], path) for path, text in texts.items() for found in _MARKED.finditer(text)
     ]
-
-
-def _function_at(text: str, place: int) -> str:
-    """Return the SQL function whose definition has *place*; empty if none has."""
-    spans = (found for found in _FUNCTION.finditer(text) if found.start() < place < found.end())
-    return next((found["name"] for found in spans), "")
 
 
 def apply_edits(edits: Iterable[Edit], texts: Mapping[Path, str]) -> dict[Path, str]:

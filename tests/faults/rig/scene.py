@@ -16,7 +16,8 @@ from tests.faults.rig.stage import CLOCK, SCHEMA, TOOLS, Place, add_model
 from tests.faults.rig.waiting import fetch
 from walagent.base import faults
 from walagent.message import Message
-from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.store.tools import register_python_tools
 from walagent.tools.python import find_tools
 

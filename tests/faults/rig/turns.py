@@ -19,7 +19,7 @@ from tests.faults.rig.waiting import fetch, until_true
 from tests.helpers.mailbox import Mailbox
 from tests.helpers.web import Web
 from walagent.message import Message, Request, Text
-from walagent.models.scripted.scripted_model import Answer, call
+from walagent.models.script import Answer, call
 from walagent.testing import FakeProvider
 
 KILLED = -9

@@ -29,7 +29,7 @@ from walagent.guard.query import Guard
 from walagent.guard.role import check_role
 from walagent.message import Json
 from walagent.models import build_model
-from walagent.models.scripted.scripted_model import Answer, ScriptedCall
+from walagent.models.script import Answer, ScriptedCall
 from walagent.store.sessions.connections import connect, open_pool
 from walagent.testing import FakeProvider, Fault, call
 

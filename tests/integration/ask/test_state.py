@@ -30,7 +30,7 @@ from walagent.errors import (
     PreconditionError,
 )
 from walagent.message import Request, Text
-from walagent.models.scripted.scripted_model import Answer
+from walagent.models.script import Answer
 from walagent.store.questions import SessionHistory, Turn
 from walagent.store.sessions.connections import open_pool
 from walagent.telemetry import metrics

@@ -20,7 +20,7 @@ from tests.integration.cli.user import empty_database
 from walagent.config import AskSettings
 from walagent.errors import DatabaseLostError, ModelUnavailableError
 from walagent.message import ModelSpec
-from walagent.models.scripted.scripted_model import Answer
+from walagent.models.script import Answer
 from walagent.supervisor import (
     CircuitBreakerOpenError,
     CoordinationPattern,
@@ -289,7 +289,7 @@ async def test_a_database_is_set_up_from_python(server: str) -> None:
         try:
             found = await agent.setup_database()
             assert (found["status"], found["role"], found["tables"]) == ("ready", role, 1)
-            assert "0001_overview.sql" in found["migrations"]
+            assert found["migrations"] == ["schema"]
             assert found["warnings"] == []
             again = await agent.setup_database()
             assert again == {**found, "migrations": []}

@@ -18,7 +18,7 @@ from tests.helpers.guard import STAGE
 from tests.helpers.imports import imports
 from tests.integration.cli.user import PATIENCE, Ended, User
 from walagent.message import Request
-from walagent.models.scripted.scripted_model import Answer
+from walagent.models.script import Answer
 from walagent.testing import FakeProvider, Fault, call
 
 KEY = "SHOP_API_KEY"

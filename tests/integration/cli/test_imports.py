@@ -13,8 +13,8 @@ from tests.integration.cli.user import AGENTS, User, empty_database, until
 
 CONFIGURATION = {"pydantic", "walagent.config", "yaml"}
 RUNNING = {
-    "jsonschema", "prometheus_client", "starlette", "structlog", "uvicorn", "walagent.deciders.loop",
-    "walagent.app", "walagent.apply", "walagent.guard", "walagent.http", "walagent.runs",
+    "jsonschema", "prometheus_client", "starlette", "structlog", "uvicorn", "walagent.app",
+    "walagent.apply", "walagent.deciders", "walagent.guard", "walagent.http", "walagent.runs",
 }  # fmt: skip
 READING = {"walagent.intake", "walagent.replication", "walagent.wal"}
 ELSE = {

@@ -14,7 +14,7 @@ from tests.helpers.database import role, run_all, value
 from tests.helpers.live import Desk, Writing, desk
 from tests.integration.cli.terminal import CTRL_D, Terminal, at_terminal
 from tests.integration.cli.user import User
-from walagent.models.scripted.scripted_model import Fault, call, in_turn
+from walagent.models.script import Fault, call, in_turn
 
 TOKENS = "select count(*) from agent.token where label = 'walagent talk' and revoked_at is null"
 

@@ -14,7 +14,7 @@ from tests.integration.cli.terminal import CTRL_C, CTRL_D, CTRL_R, UP, Terminal,
 from tests.integration.cli.test_ask import ANSWER, PLAN, QUESTION, shell
 from tests.integration.cli.user import PATIENCE, User
 from walagent.message import Request
-from walagent.models.scripted.scripted_model import Answer, ScriptedCall
+from walagent.models.script import Answer, ScriptedCall
 from walagent.testing import Fault, call
 
 PROMPT = "walagent> "

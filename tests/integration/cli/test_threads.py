@@ -14,7 +14,7 @@ from tests.helpers.database import role, rows, run_all, session, value
 from tests.integration.cli.terminal import CTRL_D, at_terminal
 from tests.integration.cli.user import User
 from walagent.cli.threads.talk import Conversation
-from walagent.models.scripted.scripted_model import call
+from walagent.models.script import call
 from walagent.store.people import threads
 
 AGENT = """

@@ -19,7 +19,7 @@ from walagent.console.sessions import leave_all, make_code
 from walagent.http.server import listen, serve_on
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import connect
-from walagent.sync.app import Receive, Scope, Send
+from walagent.sync.asgi import Receive, Scope, Send
 
 PEOPLE = """
 insert into agent.tenant (name) values ('a'), ('b');

@@ -12,7 +12,6 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
-from tests.helpers.burn import note_migrations
 from tests.helpers.database import role, rows, run_all, session, until, value
 from tests.helpers.people import person, token_of
 from walagent.app.console import make_api
@@ -24,7 +23,7 @@ from walagent.console.trials import MayTry, PageTrials
 from walagent.http.server import listen, serve_on
 from walagent.message import Json
 from walagent.store.sessions.connections import connect
-from walagent.sync.app import Receive, Scope, Send
+from walagent.sync.asgi import Receive, Scope, Send
 
 TABLES = """
 create table ticket (id bigint, part text, issue text, category text, secret text default 'hidden',
@@ -118,7 +117,6 @@ async def bench(
     conn: AsyncConnection, dsn: str, folder: Path, tenant: str = "default"
 ) -> AsyncIterator[Bench]:
     """An attachment of a tenant, attached by the login of ann."""
-    await note_migrations(dsn)
     (folder / "replies.yaml").write_text(SCRIPT)
     (folder / "billing.yaml").write_text(SCRIPT.replace("how_to", "billing"))
     await run_all(conn, TABLES)

@@ -15,7 +15,8 @@ from tests.helpers.people import token_of
 from walagent.console.api import ConsoleApi, Offer
 from walagent.console.guard import hosts_of
 from walagent.http.server import listen, serve_on
-from walagent.models.scripted.scripted_model import Fault, ScriptedModel, call, in_turn
+from walagent.models.script import Fault, call, in_turn
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 
 async def test_a_member_reads_a_reply_as_it_is_written(conn: AsyncConnection, dsn: str) -> None:

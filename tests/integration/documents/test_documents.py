@@ -24,6 +24,7 @@ from tests.helpers.database import (
 )
 from tests.integration.runs.test_builtin_tools import queue, results
 from walagent.base import faults
+from walagent.deciders.embedding import EmbeddingDecider
 from walagent.domain.agent_spec import AgentSpec, Authority
 from walagent.domain.run import RunSpec, Step, StepKind
 from walagent.domain.untrusted import unframed
@@ -31,7 +32,6 @@ from walagent.errors import PreconditionError
 from walagent.message import Json
 from walagent.models.provider import Embedding
 from walagent.models.scripted.scripted_model import ScriptedModel
-from walagent.runs.kinds.embedding_kind import EmbeddingDecider
 from walagent.runs.tools.builtin_tools import NamedEmbedder, Services
 from walagent.testing import DECIDER_CHECKS, DeciderCase, DeciderCheck, call
 

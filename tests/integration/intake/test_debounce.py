@@ -20,7 +20,7 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import Change
 from walagent.message import Text
 from walagent.models.scripted.scripted_model import ScriptedModel
-from walagent.store import runs
+from walagent.store import claiming
 
 
 async def desk(
@@ -55,7 +55,7 @@ async def test_changes_of_an_ordering_key_join_the_one_that_collects(conn: Async
     assert stream.confirmed == [110, 210, 410]
     assert await claim(conn) == []
     await set_clock(conn, "2 minutes")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     first, second = await claim(conn)
     assert [change["new"]["id"] for change in first.changes] == [1, 3, 4, 5]
     assert [change["new"]["id"] for change in second.changes] == [2, 6]
@@ -86,7 +86,7 @@ async def test_each_change_restarts_the_window_up_to_a_limit(conn: AsyncConnecti
     assert [abs(wait - expected) <= 2 for wait, expected in zip(
         waits, (60, 110, 160, 600, 600), strict=True
     )] == [True] * 5, waits  # fmt: skip
-    await runs.tick(conn)
+    await claiming.tick(conn)
     (held,) = await claim(conn)
     assert len(held.changes) == 5
 
@@ -98,14 +98,14 @@ async def test_what_comes_after_the_start_begins_a_new_run(conn: AsyncConnection
     made = await intake(conn)
     await take(made, stream, transaction(100, row(on, 1, "a")))
     await set_clock(conn, "2 minutes")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     (first,) = await claim(conn)
     await take(made, stream, transaction(200, row(on, 2, "a")))
     await set_clock(conn, "4 minutes")
     await run_all(
         conn, "update agent.run set lease_expires_at = 'infinity' where state = 'running'"
     )
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await claim(conn) == []
     await finish(conn, first)
     (second,) = await claim(conn, done={first.attachment_id: 1})
@@ -132,7 +132,7 @@ async def test_a_change_that_arrives_again_joins_nothing_twice(conn: AsyncConnec
         await take(await intake(conn), stream, batch)
         assert await rows(conn, count) == [(1, 1)]
     await set_clock(conn, "2 minutes")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert len(ids(await claim(conn))) == 1
     await run_all(conn, "update agent.checkpoint set end_lsn = '0/1'")
     await take(await intake(conn), stream, batch)
@@ -191,14 +191,14 @@ async def test_a_run_collects_no_more_than_a_model_or_a_claim_can_hold(
     ]
     await take(made, stream, transaction(100, *small), transaction(200, *large))
     await set_clock(conn, "2 minutes")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     seen = dict[str, list[list[int]]]()
     while claims := await claim(conn):
         for held in claims:
             numbers = [change["new"]["id"] for change in held.changes]
             seen.setdefault(held.change["new"]["status"], []).append(numbers)
             await finish(conn, held)
-        await runs.tick(conn)
+        await claiming.tick(conn)
     assert [len(numbers) for numbers in seen["a"]] == [1001, 299]
     assert [*chain(*seen["a"])] == list(range(1, 1301))
     assert all(len(numbers) < 20 for numbers in seen["b"])

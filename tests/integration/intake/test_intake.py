@@ -28,7 +28,7 @@ from walagent.domain.change import Begin, Change, Commit, Op, Piece
 from walagent.domain.run import Claim, RunState
 from walagent.errors import FencedError
 from walagent.postgres.lsn import Lsn
-from walagent.store.checkpoint import Start
+from walagent.store.ingestion import Start
 
 
 async def desk(conn: AsyncConnection, spec: str = "") -> Attachment:

@@ -4,7 +4,8 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, refused, rows, run_all, value
-from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 # Each change writes down which run it must start: by a trigger, so in the order of the changes.
 TICKETS = """

@@ -33,7 +33,8 @@ from walagent.mcp.clients import (
 )
 from walagent.message import Json, ToolResult
 from walagent.models import build_model
-from walagent.models.scripted.scripted_model import Answer, ScriptedModel
+from walagent.models.script import Answer
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.testing import FakeProvider, call
 from walagent.tools.mcp_offers import Offered
 

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.helpers.database import rows, run_all, until, value
 from tests.integration.own_worker.rig import Desk, desk
-from walagent.models.scripted.scripted_model import call
+from walagent.models.script import call
 from walagent.testing import FakeProvider
 
 PROGRAM = Path(__file__).parents[3] / "examples" / "own_worker.py"

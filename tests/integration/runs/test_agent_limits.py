@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, column, rows, run_all, session, value
 from walagent.message import Reply, Stop, Text, Thinking
-from walagent.models.scripted.scripted_model import Answer, call
+from walagent.models.script import Answer, call
 
 PAY: tuple[Answer, ...] = (call("refund_user", ticket_id=1), "Done.")
 PAID = "select count(*) from refund"

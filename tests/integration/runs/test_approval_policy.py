@@ -25,7 +25,7 @@ from tests.helpers.queue import NOTHING, add_runs, claim, ids
 from tests.integration.runs.test_approval import CALL, asked
 from walagent.domain.run import Claim
 from walagent.message import Json
-from walagent.models.scripted.scripted_model import call
+from walagent.models.script import call
 from walagent.store import runs
 
 EDIT = '{"ticket_id": 1, "amount": 7}'

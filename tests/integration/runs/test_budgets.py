@@ -34,8 +34,9 @@ from walagent.doctor.budgets import check_budgets
 from walagent.domain.agent_spec import AgentSpec, Authority
 from walagent.domain.run import Claim, RunSpec, RunState, StepKind
 from walagent.message import Json, ModelSpec, Usage
-from walagent.models.scripted.scripted_model import ScriptedModel, call
-from walagent.store import budgets, runs
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.store import budgets, claiming, runs
 from walagent.store.budgets import Refusal, WorstCase
 from walagent.store.runs import NewStep, Spent
 
@@ -391,7 +392,7 @@ async def test_nothing_is_spent_on_a_run_that_is_to_be_cancelled(conn: AsyncConn
     await make_budget(conn)
     await value(conn, "select agent.cancel(%s)", first.run_id)
     await set_clock(conn, "1 hour")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     for run in (first, second):
         with pytest.raises(psycopg.Error, match="no longer held"):
             await reserve(conn, run, 0.1)
@@ -469,12 +470,12 @@ async def test_what_a_dead_worker_reserved_is_given_back_with_its_lease(
     await make_budget(conn)
     (run,) = await held(conn)
     await reserve(conn, run, 0.5)
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await value(conn, "select reserved_cost from agent_internal.budget_use") == Decimal(
         "0.5"
     )
     await set_clock(conn, "1 minute")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await rows(conn, LEFT) == [(0, 0, 0, 0)]
 
 
@@ -498,7 +499,7 @@ async def test_a_worker_that_leaves_gives_back_what_it_reserved(conn: AsyncConne
     (run,) = await held(conn)
     await make_budget(conn)
     await reserve(conn, run, 0.9)
-    await runs.release_runs(conn, "w1")
+    await claiming.release_runs(conn, "w1")
     assert await rows(conn, LEFT) == [(0, 0, 0, 0)]
 
 
@@ -531,7 +532,7 @@ async def test_an_open_change_of_a_budget_stops_no_call(
         assert await reserve(conn, run, 0.5) is None
         await reply(conn, run, 0.1)
         assert await reserve(conn, run, 1.5, seq=1) is not None
-        await runs.tick(conn)
+        await claiming.tick(conn)
         await run_all(person, "commit")
     assert await value(conn, "select count(*) from agent.broken_invariant") == 0
 
@@ -545,12 +546,12 @@ async def test_the_clockwork_waits_for_no_budget(conn: AsyncConnection, dsn: str
     async with session(dsn) as other:
         await run_all(other, "begin; select from agent_internal.budget_use for no key update")
         await run_all(conn, "set lock_timeout = '2s'")
-        await runs.tick(conn)
+        await claiming.tick(conn)
         await run_all(other, "rollback")
     assert await value(conn, "select reserved_cost from agent_internal.budget_use") == Decimal(
         "0.5"
     )
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await value(conn, "select reserved_cost from agent_internal.budget_use") == 0
 
 
@@ -697,7 +698,7 @@ async def test_the_daemons_role_may_keep_budgets_and_not_change_them(conn: Async
             await reply(conn, run, 0.1)
             assert await reserve(conn, run, 0.5, seq=1) is None
             await runs.park_run(conn, run, RunState.WAITING_RETRY, spent=NOTHING, reserved=True)
-            await runs.tick(conn)
+            await claiming.tick(conn)
             assert len(await budgets.standings(conn)) == 1
             for statement in (
                 "update agent.budget set max_cost = 5",

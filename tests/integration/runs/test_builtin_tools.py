@@ -17,7 +17,8 @@ from walagent.base.faults import Crash
 from walagent.domain.untrusted import unframed
 from walagent.errors import LeaseLostError
 from walagent.message import Json, ToolResult
-from walagent.models.scripted.scripted_model import Answer, ScriptedCall, ScriptedModel
+from walagent.models.script import Answer, ScriptedCall
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.runs.tools.builtin_tools import Services
 from walagent.store.sessions.connections import open_pool
 from walagent.testing import call

@@ -12,7 +12,7 @@ from walagent.apply.apply import apply
 from walagent.config import Config
 from walagent.config.environment import Environment
 from walagent.message import Json
-from walagent.models.scripted.scripted_model import call
+from walagent.models.script import call
 from walagent.workers.host_rules import http_tools
 
 CHECK = "select agent_internal.check_egress('default', %s, %s)"

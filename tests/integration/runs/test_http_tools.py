@@ -16,7 +16,7 @@ from walagent.config.environment import Environment
 from walagent.domain.attachment import Attachment
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.models.scripted.scripted_model import Answer, call
+from walagent.models.script import Answer, call
 from walagent.telemetry import metrics
 from walagent.workers.host_rules import http_tools
 

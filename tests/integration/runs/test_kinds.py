@@ -13,8 +13,8 @@ from walagent.domain.agent_spec import AgentSpec, Authority
 from walagent.domain.run import Claim, RunSpec, Step
 from walagent.message import ModelSpec, Request
 from walagent.moves import Call, Kind, Move, Prompt, RunLog, succeed
-from walagent.store import runs
-from walagent.store.runs import ClaimScope
+from walagent.store import claiming
+from walagent.store.claiming import ClaimScope
 
 NEW = (
     "insert into agent.run (kind, reason, queue_id, change)"
@@ -29,7 +29,7 @@ async def test_each_kind_has_queues_with_names(conn: AsyncConnection) -> None:
     (queue,) = await rows(conn, "select queue_id from agent.run where id = %s", made[0])
     assert queue == (again,)
     scope = ClaimScope(kinds=("delivery",))
-    claims, _ = await runs.claim_runs(conn, "w", 9, LEASE, None, scope)
+    claims, _ = await claiming.claim_runs(conn, "w", 9, LEASE, None, scope)
     assert [(claim.run_id, claim.kind) for claim in claims] == [(made[1], "delivery")]
 
 

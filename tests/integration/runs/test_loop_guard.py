@@ -5,7 +5,8 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, refused, role, rows, run_all, session, value
 from walagent.message import Json
-from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.tools.python import ToolContext, tool
 
 TABLES = (

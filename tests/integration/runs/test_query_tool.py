@@ -30,7 +30,8 @@ from walagent.guard.role import check_role
 from walagent.guard.statement import read_statement
 from walagent.message import Json, ToolResult
 from walagent.models import build_model
-from walagent.models.scripted.scripted_model import Answer, ScriptedModel
+from walagent.models.script import Answer
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.rows.rows import ResultColumn, Rows
 from walagent.runs.tools.query_tool import as_json
 from walagent.testing import FakeProvider, call

@@ -16,7 +16,8 @@ from tests.helpers.database import (
     session,
     value,
 )
-from walagent.models.scripted.scripted_model import Fault, ScriptedModel, call
+from walagent.models.script import Fault, call
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.store.tools import register_python_tools
 from walagent.tools.python import Function, PythonTool, ToolContext, tool
 

@@ -19,7 +19,7 @@ from tests.helpers.database import (
 )
 from walagent.domain.tool_spec import Effect
 from walagent.message import Json
-from walagent.models.scripted.scripted_model import Answer, call
+from walagent.models.script import Answer, call
 from walagent.tools.python import PythonTool, ToolContext, tool
 
 PAY: tuple[Answer, ...] = (call("refund_user", ticket_id=1, amount=7), "Done.")

@@ -15,7 +15,8 @@ from tests.helpers.queue import add_runs, one_run, set_clock
 from walagent.base import faults
 from walagent.domain.tool_spec import Effect
 from walagent.message import ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
-from walagent.models.scripted.scripted_model import Answer, Fault, ScriptedModel, call, in_turn
+from walagent.models.script import Answer, Fault, call, in_turn
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store.status import count_runs, oldest_queued
 from walagent.tools.python import Function, PythonTool, ToolContext, tool

@@ -28,7 +28,7 @@ from tests.helpers.queue import (
     states,
 )
 from walagent.domain.run import Claim, RunState, StepKind
-from walagent.store import runs
+from walagent.store import claiming, runs
 from walagent.store.runs import NewStep
 
 
@@ -71,7 +71,7 @@ async def test_a_run_that_collects_is_cancelled_with_all_its_changes(conn: Async
     await run_all(conn, "update agent.run set not_before = now() + interval '5 s'")
     await value(conn, "select agent.cancel(%s)", held.run_id)
     await set_clock(conn, "1 minute")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await claim(conn) == []
 
 
@@ -294,7 +294,7 @@ async def test_a_cancellation_does_not_wait_for_a_step_which_is_rolled_back(
         await run_all(worker, "insert into refund values (1, 2)")
         await run_all(conn, "set statement_timeout = '5s'")
         assert await value(conn, "select agent.cancel(%s, 'stop')", held.run_id) == "running"
-        assert await runs.heartbeat(conn, "w1", [held], LEASE) == {held.run_id: True}
+        assert await claiming.heartbeat(conn, "w1", [held], LEASE) == {held.run_id: True}
         await refused(
             worker,
             "select agent_internal.insert_step(%s, 0, 'result', '{}')",
@@ -306,9 +306,9 @@ async def test_a_cancellation_does_not_wait_for_a_step_which_is_rolled_back(
     if ends == "by its worker":
         await finish(conn, held, RunState.CANCELLED)
     else:
-        await runs.tick(conn)
+        await claiming.tick(conn)
         assert await one_run(conn, "cancel_requested", held.run_id) == (True,)
         await set_clock(conn, "1 hour")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await states(conn) == ["cancelled"]
     assert await value(conn, "select count(*) from agent_internal.cancel_request") == 0

@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 from tests.helpers.database import DESK, attach, column, run_all, session, value
 from tests.helpers.queue import LEASE, add_runs, claim, finish, set_clock
 from walagent.domain.run import Claim
-from walagent.store import runs
+from walagent.store import claiming
 
 
 async def held_runs(conn: AsyncConnection, count: int = 3) -> list[Claim]:
@@ -21,7 +21,7 @@ async def test_a_heartbeat_extends_every_lease_of_the_worker(conn: AsyncConnecti
     """One statement for all of them, and nothing to let go of."""
     held = await held_runs(conn)
     await set_clock(conn, "20 seconds")
-    assert await runs.heartbeat(conn, "w1", held, LEASE) == {}
+    assert await claiming.heartbeat(conn, "w1", held, LEASE) == {}
     await set_clock(conn, "45 seconds")
     await value(conn, "select agent_internal.tick()")
     assert set(await column(conn, "select state::text from agent.run")) == {"running"}
@@ -40,13 +40,13 @@ async def test_a_heartbeat_tells_what_the_worker_has_lost(conn: AsyncConnection)
         f"select agent.cancel({cancelled.run_id})",
     )
     await finish(conn, ended)
-    assert await runs.heartbeat(conn, "w1", held, LEASE) == {
+    assert await claiming.heartbeat(conn, "w1", held, LEASE) == {
         taken.run_id: False,
         ended.run_id: False,
         pruned.run_id: False,
         cancelled.run_id: True,
     }
-    assert kept.run_id not in await runs.heartbeat(conn, "w1", held, LEASE)
+    assert kept.run_id not in await claiming.heartbeat(conn, "w1", held, LEASE)
 
 
 async def test_a_heartbeat_extends_no_lease_of_another_worker(conn: AsyncConnection) -> None:
@@ -54,7 +54,7 @@ async def test_a_heartbeat_extends_no_lease_of_another_worker(conn: AsyncConnect
     (held,) = await held_runs(conn, 1)
     await run_all(conn, "update agent.run set lease = 2")
     before = await value(conn, "select lease_expires_at from agent.run")
-    await runs.heartbeat(conn, "w1", [held], timedelta(hours=1))
+    await claiming.heartbeat(conn, "w1", [held], timedelta(hours=1))
     assert await value(conn, "select lease_expires_at from agent.run") == before
 
 
@@ -67,7 +67,7 @@ async def test_a_heartbeat_waits_for_no_write(conn: AsyncConnection, dsn: str) -
         await worker.execute(fence, [writing.run_id, writing.lease])
         await run_all(conn, "set lock_timeout = '1s'")
         await set_clock(conn, "20 seconds")
-        assert await runs.heartbeat(conn, "w1", held, LEASE) == {}
+        assert await claiming.heartbeat(conn, "w1", held, LEASE) == {}
         await run_all(worker, "rollback")
     extended = (
         "select id from agent.run where lease_expires_at > agent_internal.now() + interval '25 s'"
@@ -77,12 +77,12 @@ async def test_a_heartbeat_waits_for_no_write(conn: AsyncConnection, dsn: str) -
 
 async def test_a_worker_is_seen_while_it_beats(conn: AsyncConnection) -> None:
     """Registered, seen, gone; workers that were not seen for a day are forgotten."""
-    await runs.register_worker(conn, "w1", 10, "1.0")
+    await claiming.register_worker(conn, "w1", 10, "1.0")
     await run_all(conn, "update agent.worker set seen_at = seen_at - interval '1 hour'")
-    await runs.heartbeat(conn, "w1", [], LEASE)
+    await claiming.heartbeat(conn, "w1", [], LEASE)
     assert await value(conn, "select seen_at > now() - interval '1 minute' from agent.worker")
-    await runs.register_worker(conn, "w2", 10, "1.0")
+    await claiming.register_worker(conn, "w2", 10, "1.0")
     await run_all(conn, "update agent.worker set seen_at = seen_at - interval '2 days'")
-    await runs.register_worker(conn, "w3", 10, "1.0")
-    await runs.forget_worker(conn, "w3")
+    await claiming.register_worker(conn, "w3", 10, "1.0")
+    await claiming.forget_worker(conn, "w3")
     assert await column(conn, "select name from agent.worker") == []

@@ -20,7 +20,7 @@ from tests.helpers.queue import (
     states,
 )
 from walagent.domain.run import Claim, RunState
-from walagent.store import runs
+from walagent.store import claiming, runs
 
 
 async def desk(conn: AsyncConnection, spec: str = "") -> int:
@@ -194,7 +194,7 @@ async def test_runs_that_block_each_other_are_found_and_released(conn: AsyncConn
         f"run {first}",
         f"run {second}",
     ]
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await column(conn, "select rule from agent.broken_invariant") == []
     for expected in (second, first, third):
         (held,) = await claim(conn)
@@ -266,7 +266,7 @@ async def test_many_workers_never_work_two_runs_of_an_ordering_key_at_once(
                         )
                     done[held.attachment_id] = done.get(held.attachment_id, 0) + 1
                 if not claims:
-                    await runs.tick(own)
+                    await claiming.tick(own)
                     await asyncio.sleep(0.002)
 
     async with asyncio.timeout(60):

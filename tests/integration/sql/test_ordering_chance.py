@@ -11,7 +11,7 @@ from tests.conftest import SEED
 from tests.helpers.database import DESK, attach, column, run_all, value
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, park_for_approval, set_clock
 from walagent.domain.run import Claim, RunState
-from walagent.store import runs
+from walagent.store import claiming, runs
 from walagent.store.attachments import cancel_detached
 
 RUNS = 3
@@ -61,7 +61,7 @@ class World:
                     await (self.end if move == "end" else self.park)(self.held.pop())
             case "release":
                 self.held.clear()
-                await runs.release_runs(self.conn, "w1")
+                await claiming.release_runs(self.conn, "w1")
             case "lose" | "expire":
                 await self.later("31 s" if move == "lose" else "2 days")
             case "cancel" | "retry":
@@ -71,7 +71,7 @@ class World:
             case "pause" | "resume" | "detach":
                 await run_all(self.conn, f"select agent.{move}(name) from agent.attachment")
             case _:
-                await runs.tick(self.conn)
+                await claiming.tick(self.conn)
 
     async def end(self, held: Claim) -> None:
         """End a run in some way."""
@@ -87,7 +87,7 @@ class World:
     async def later(self, ahead: str) -> None:
         """Let a tick see a later time."""
         await set_clock(self.conn, ahead)
-        await runs.tick(self.conn)
+        await claiming.tick(self.conn)
         await set_clock(self.conn, "0 s")
 
     async def settle(self) -> None:

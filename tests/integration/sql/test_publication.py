@@ -1,7 +1,6 @@
 """Which publication a table is in, and that the application never suffers from it."""
 
 import asyncio
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -22,8 +21,8 @@ from tests.helpers.database import (
     until,
     value,
 )
+from walagent.app.migrate import migrate
 
-MIGRATIONS = sorted((Path(__file__).parents[3] / "migrations").glob("*.sql"))
 NO_KEY = DESK + "create table notes (id int, body text); insert into notes values (1, 'a');"
 
 
@@ -246,9 +245,7 @@ async def test_an_owner_without_superuser_rights_migrates_and_attaches(
                     f"grant create on schema public to {owner}",
                 )
             async with session(dsn, dbname=name, user=owner) as own:
-                for path in MIGRATIONS:
-                    async with own.transaction():
-                        await own.execute(path.read_bytes())
+                await migrate(own)
                 await run_all(own, DESK)
                 await attach(own, "name=mine, on=[insert, update], tools=[refund_user]")
                 assert await published(own, "support_tickets") == ["walagent"]

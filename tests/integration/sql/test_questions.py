@@ -24,10 +24,11 @@ from tests.helpers.queue import LEASE, NOTHING, add_runs, claim, one_run, set_cl
 from walagent.domain.agent_spec import AgentSpec, Authority
 from walagent.domain.run import Claim, RunSpec, RunState, StepKind
 from walagent.message import Usage
-from walagent.store import budgets, questions, runs
+from walagent.store import budgets, claiming, questions, runs
 from walagent.store.budgets import Refusal, WorstCase
+from walagent.store.claiming import ClaimScope
 from walagent.store.questions import ClaimedQuestion
-from walagent.store.runs import ClaimScope, NewStep, Record
+from walagent.store.runs import NewStep, Record
 
 REPLY = NewStep(0, StepKind.REPLY, {"by": "planner"}, Usage(100, output_tokens=10), 0.25)
 
@@ -72,7 +73,7 @@ async def test_who_asks_holds_the_run_and_ends_it(conn: AsyncConnection, dsn: st
         assert held.question is not None
         assert held.question["session"] == "s"
         await runs.record_step(own, held, REPLY)
-        assert await runs.heartbeat(own, "here", [held], LEASE) == {}
+        assert await claiming.heartbeat(own, "here", [held], LEASE) == {}
         async with own.transaction():
             await runs.finish_run(
                 own, held, RunState.SUCCEEDED, result="20", error=None, spent=NOTHING
@@ -99,7 +100,7 @@ async def test_no_worker_claims_a_question_that_it_was_not_asked_to(conn: AsyncC
     agents = await add_runs(conn, await attach(conn, ""), "a")
     new = await questions.ask(conn, "s", "How many?", {})
     assert [held.run_id for held in await claim(conn)] == agents
-    found, _ = await runs.claim_runs(conn, "w", 10, LEASE, scope=ClaimScope(("question",)))
+    found, _ = await claiming.claim_runs(conn, "w", 10, LEASE, scope=ClaimScope(("question",)))
     assert [held.run_id for held in found] == [new.run_id]
 
 

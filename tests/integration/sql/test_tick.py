@@ -25,7 +25,7 @@ from tests.helpers.queue import (
     states,
 )
 from walagent.domain.run import RunState
-from walagent.store import runs
+from walagent.store import claiming, runs
 
 
 async def desk(conn: AsyncConnection, spec: str = "") -> int:
@@ -39,10 +39,10 @@ async def test_a_lost_run_is_given_to_another_worker(conn: AsyncConnection) -> N
     (run_id,) = await add_runs(conn, await desk(conn), None)
     await claim(conn)
     await set_clock(conn, "29 seconds")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await states(conn) == ["running"]
     await set_clock(conn, "31 seconds")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await one_run(conn, "state::text, attempt, lease_expires_at", run_id) == (
         "pending",
         1,
@@ -60,7 +60,7 @@ async def test_a_run_that_kills_its_workers_is_dead_after_its_attempts(
     for turn in (1, 2):
         assert len(await claim(conn)) == 1
         await set_clock(conn, f"{turn} minutes")
-        await runs.tick(conn)
+        await claiming.tick(conn)
     state, error, ended = await one_run(conn, "state::text, error, finished_at is not null", run_id)
     assert (state, ended) == ("dead", True)
     assert error == {"reason": "lost the worker of this run 2 times"}
@@ -72,7 +72,7 @@ async def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(conn: AsyncConne
     await claim(conn)
     await value(conn, "select agent.cancel(%s, 'stop')", run_id)
     await set_clock(conn, "1 minute")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await one_run(conn, "state::text, error, cancel_requested", run_id) == (
         "cancelled",
         {"reason": "stop"},
@@ -86,7 +86,7 @@ async def test_a_dead_run_lets_its_ordering_key_go_on(conn: AsyncConnection) -> 
     await claim(conn)
     assert await column(conn, "select blocked_by from agent.run order by id") == [None, first]
     await set_clock(conn, "1 minute")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await states(conn) == ["dead", "pending"]
     assert ids(await claim(conn)) == [second]
 
@@ -97,10 +97,10 @@ async def test_a_retry_comes_due(conn: AsyncConnection) -> None:
     (held,) = await claim(conn)
     await runs.park_run(conn, held, RunState.WAITING_RETRY, delay=10, spent=NOTHING)
     await set_clock(conn, "9 seconds")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await states(conn) == ["waiting_retry"]
     await set_clock(conn, "11 seconds")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await one_run(conn, "state::text, next_attempt_at", held.run_id) == ("pending", None)
     assert len(await claim(conn)) == 1
 
@@ -109,10 +109,10 @@ async def test_collecting_ends(conn: AsyncConnection) -> None:
     """The run is ready when its window has passed."""
     (run_id,) = await add_runs(conn, await desk(conn), None)
     await run_all(conn, "update agent.run set not_before = now() + interval '5 s'")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await claim(conn) == []
     await set_clock(conn, "6 seconds")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert ids(await claim(conn)) == [run_id]
 
 
@@ -126,10 +126,10 @@ async def test_an_approval_that_nobody_gave_expires(conn: AsyncConnection) -> No
         [held.run_id, held.lease],
     )
     await set_clock(conn, "59 minutes")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await states(conn) == ["waiting_approval"]
     await set_clock(conn, "61 minutes")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await states(conn) == ["pending"]
     assert await rows(conn, "select state, decided_by from agent.approval") == [("expired", None)]
     decision = await value(conn, "select content from agent.step where kind = 'decision'")
@@ -139,17 +139,17 @@ async def test_an_approval_that_nobody_gave_expires(conn: AsyncConnection) -> No
 async def test_tick_says_when_something_is_due_again(conn: AsyncConnection) -> None:
     """So a worker need not look more often than that."""
     attachment = await desk(conn)
-    assert await runs.tick(conn) is None
+    assert await claiming.tick(conn) is None
     await add_runs(conn, attachment, None, None)
     first, _ = await claim(conn)
     await runs.park_run(conn, first, RunState.WAITING_RETRY, delay=100, spent=NOTHING)
-    assert await runs.tick(conn) == pytest.approx(100, abs=5)
+    assert await claiming.tick(conn) == pytest.approx(100, abs=5)
     await add_runs(conn, attachment, None)
     await run_all(
         conn,
         "update agent.run set not_before = now() + interval '20 s' where state = 'pending'",
     )
-    assert await runs.tick(conn) == pytest.approx(20, abs=5)
+    assert await claiming.tick(conn) == pytest.approx(20, abs=5)
 
 
 async def test_only_one_worker_ticks_at_a_time(conn: AsyncConnection, dsn: str) -> None:
@@ -159,10 +159,10 @@ async def test_only_one_worker_ticks_at_a_time(conn: AsyncConnection, dsn: str) 
     await set_clock(conn, "1 hour")
     async with session(dsn) as other:
         await run_all(other, "begin; select agent_internal.tick()")
-        assert await runs.tick(conn) is None
+        assert await claiming.tick(conn) is None
         assert await states(conn) == ["running"]
         await run_all(other, "commit")
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await states(conn) == ["pending"]
 
 
@@ -179,19 +179,19 @@ async def test_a_login_without_privileges_cannot_stop_ticks(
         await refused(other, "select from agent_internal.lock for update", state="42501")
         async with other.transaction(force_rollback=True):
             await refused(other, "lock agent_internal.start_lock in share mode", state="42501")
-        await runs.tick(conn)
+        await claiming.tick(conn)
         assert await states(conn) == ["pending"]
 
 
 async def test_the_age_of_the_last_tick_is_known(conn: AsyncConnection, dsn: str) -> None:
     """Whoever ticked: a transaction that holds the lock and does not end stops them all."""
-    await runs.tick(conn)
-    assert await runs.tick_age(conn) < 5
+    await claiming.tick(conn)
+    assert await claiming.tick_age(conn) < 5
     async with session(dsn) as other:
         await run_all(other, "begin; select agent_internal.tick()")
         await set_clock(conn, "1 hour")
-        await runs.tick(conn)
-        assert await runs.tick_age(conn) > 3500
+        await claiming.tick(conn)
+        assert await claiming.tick_age(conn) > 3500
 
 
 async def test_hints_that_a_crash_left_wrong_are_fixed(conn: AsyncConnection) -> None:
@@ -211,7 +211,7 @@ async def test_hints_that_a_crash_left_wrong_are_fixed(conn: AsyncConnection) ->
         "update agent_internal.queue set used = 7, queued = false",
     )
     assert await claim(conn) == []
-    await runs.tick(conn)
+    await claiming.tick(conn)
     assert await rows(conn, "select used, queued from agent_internal.queue") == [(0, True)]
     assert ids(await claim(conn)) == [second, third]
 
@@ -223,6 +223,6 @@ async def test_tick_wakes_the_workers(conn: AsyncConnection, dsn: str) -> None:
     await set_clock(conn, "1 minute")
     async with session(dsn) as ears:
         await run_all(ears, "listen walagent_runs")
-        await runs.tick(conn)
+        await claiming.tick(conn)
         heard = [n.channel async for n in ears.notifies(timeout=5, stop_after=1)]
     assert heard == ["walagent_runs"]

@@ -28,7 +28,7 @@ select pg_terminate_backend(pid) from pg_stat_activity
 @pytest.fixture
 async def prepared(conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of 20 MB, whose chunks are small."""
-    monkeypatch.setattr("walagent.sync.engine.CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr("walagent.sync.lines.CHUNK_BYTES", CHUNK)
     await run_all(conn, TABLE)
     await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
 

@@ -12,7 +12,7 @@ from tests.helpers.shapes import Follower, serving
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
 from walagent.sync.definition import Definition
-from walagent.sync.engine import EngineLimits
+from walagent.sync.limits import EngineLimits
 from walagent.sync.query import NamedQuery
 from walagent.sync.shape import RowChange, Shape, ShapeChange
 from walagent.sync.where import parse_where

@@ -10,7 +10,6 @@ import httpx2 as httpx
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.burn import note_migrations
 from tests.helpers.database import DEADLINE, column, rows, run_all, until, value
 from tests.helpers.shapes import Follower
 from tests.helpers.sync_process import SyncProcess, sync_process
@@ -34,7 +33,6 @@ def row(key: int, title: str) -> dict[str, dict[str, str]]:
 @pytest.fixture
 async def prepared(conn: AsyncConnection, dsn: str) -> None:
     """A table, and a person whose token is its name; nothing has a slot."""
-    await note_migrations(dsn)
     await run_all(conn, TABLE)
     await conn.execute(
         "insert into agent.token (tenant, principal, digest) values ('default', 'ann', %s)",

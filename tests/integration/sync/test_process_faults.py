@@ -14,7 +14,6 @@ from psycopg import AsyncConnection
 from tests.conftest import SEED
 from tests.faults.rig.proxy import REPLICATION, Proxy
 from tests.faults.rig.servers import OwnServer, own_server, primary_and_standby, version_of
-from tests.helpers.burn import note_migrations
 from tests.helpers.database import DEADLINE, rows, run_all, until, value
 from tests.helpers.shapes import SECRET, Follower
 from tests.helpers.sync_process import FILE, SyncProcess, starting, sync_process
@@ -309,7 +308,6 @@ async def test_no_row_is_lost_or_doubled(
     `Follower` asserts that no row is inserted that it has, and that none is changed that it lacks.
     """
     chance = random.Random(SEED)
-    await note_migrations(dsn)
     await run_all(conn, TABLE)
     async with AsyncExitStack() as stack:
         processes = [await stack.enter_async_context(sync_process(dsn, tmp_path)) for _ in names]

@@ -15,7 +15,6 @@ from psycopg.errors import InsufficientPrivilege
 
 from tests.docs_pages import ROOT, blocks
 from tests.faults.rig.servers import own_server
-from tests.helpers.burn import note_migrations
 from tests.helpers.database import DEADLINE, run_all
 from tests.helpers.shapes import Follower
 from tests.helpers.sync_process import SyncProcess, starting, sync_process
@@ -38,7 +37,6 @@ def _documented(role: str) -> str:
 @pytest.fixture
 async def login(conn: AsyncConnection, dsn: str) -> AsyncIterator[str]:
     """The login of the documentation."""
-    await note_migrations(dsn)
     await run_all(conn, TABLE)
     await conn.execute(
         "insert into agent.token (tenant, principal, digest) values ('default', 'ann', %s)",

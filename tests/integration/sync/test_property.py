@@ -23,8 +23,8 @@ from tests.helpers.database import run_all
 from tests.helpers.shapes import SECRET, Follower, Served, serving
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
-from walagent.sync import engine
-from walagent.sync.engine import EngineLimits
+from walagent.sync import lines
+from walagent.sync.limits import EngineLimits
 from walagent.sync.shape_log import ShapeLog
 
 TABLE = "create table item (id integer primary key, number integer, text text)"
@@ -189,7 +189,7 @@ async def test_every_client_ends_as_the_table(
     writer: asyncio.Task[None] | None = None
     for number in range(ROUNDS):
         size = chance.choice((200, 5_000, 100_000))
-        monkeypatch.setattr(engine, "CHUNK_BYTES", size)
+        monkeypatch.setattr(lines, "CHUNK_BYTES", size)
         monkeypatch.setattr(ShapeLog.after, "__defaults__", (size,))
         limits = EngineLimits(log_bytes=chance.choice((20_000, 200_000, 64 << 20)))
         async with serving(conn, dsn, limits=limits) as served, multiplexed(served) as socket:

@@ -15,7 +15,7 @@ from walagent import ShapeClient
 from walagent.config import Replication
 from walagent.errors import PreconditionError
 from walagent.replication.bootstrap import ensure_slot
-from walagent.sync.engine import EngineLimits
+from walagent.sync.limits import EngineLimits
 from walagent.sync.query import NamedQuery, QueryDefinition
 
 QUERIES = {

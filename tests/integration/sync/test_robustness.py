@@ -13,7 +13,7 @@ from tests.helpers.database import DEADLINE, run_all
 from tests.helpers.shapes import SECRET, Follower, Served, serving
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
-from walagent.sync.engine import EngineLimits
+from walagent.sync.limits import EngineLimits
 from walagent.sync.query import NamedQuery
 
 TABLE = """

@@ -16,8 +16,10 @@ from walagent.config import Replication
 from walagent.replication import publication_watch
 from walagent.replication.bootstrap import ensure_slot
 from walagent.store import gaps
-from walagent.sync import engine
-from walagent.sync.engine import EngineLimits, ShapeEngine
+from walagent.sync import publishing
+from walagent.sync.applying import Applier
+from walagent.sync.engine import ShapeEngine
+from walagent.sync.limits import EngineLimits
 from walagent.wal.publications import published_as
 
 TABLE = """
@@ -398,7 +400,7 @@ async def test_a_table_that_leaves_the_publication_twice_is_added_again(
         await seen.wait()
         return await published_as(*given)
 
-    monkeypatch.setattr(engine, "published_as", late)
+    monkeypatch.setattr(publishing, "published_as", late)
     await run_all(conn, LEAVE)
     await conn.execute(ROW, (1, "a", 1))
     async with asyncio.timeout(DEADLINE):
@@ -430,13 +432,13 @@ async def test_an_event_stream_resumes_after_what_it_sent(
     conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if it was sent while other shapes of the table waited for PostgreSQL."""
-    evaluate = ShapeEngine._evaluate  # noqa: SLF001 - to hold the other shape
+    evaluate = Applier._evaluate  # noqa: SLF001 - to hold the other shape
 
-    async def late(engine: ShapeEngine, *given: Any) -> Any:  # noqa: ANN401 - passed on
+    async def late(applier: Applier, *given: Any) -> Any:  # noqa: ANN401 - passed on
         await asyncio.sleep(0.3)
-        return await evaluate(engine, *given)
+        return await evaluate(applier, *given)
 
-    monkeypatch.setattr(ShapeEngine, "_evaluate", late)
+    monkeypatch.setattr(Applier, "_evaluate", late)
     await served.get(table="item", offset="-1", where="title ilike 'a'")  # is not compiled
     client = Follower(served, table="item")
     await client.catch_up()

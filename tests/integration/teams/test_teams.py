@@ -13,7 +13,8 @@ from tests.helpers.daemon import daemon
 from tests.helpers.database import column, refused, role, rows, run_all, session, value
 from tests.helpers.people import acting, application, person
 from tests.helpers.queue import set_clock
-from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 VOTE = "select agent.vote(%s, %s)"
 STATE = "select state from agent.proposal where id = %s"

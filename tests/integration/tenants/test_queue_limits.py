@@ -5,7 +5,7 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, refused, role, run_all, session, value
 from tests.helpers.people import acting, application, person
-from walagent.models.scripted.scripted_model import call
+from walagent.models.script import call
 
 WAITING = """
 insert into agent.run (tenant, kind, reason, queue_id, principal, change)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from walagent.message import Request, Text
-from walagent.models.scripted.scripted_model import Answer, call
+from walagent.models.script import Answer, call
 
 _BLOCK = re.compile(r"<(\w+)>\n(.*?)\n</\1>", re.DOTALL)
 

@@ -13,7 +13,8 @@ from tests.helpers.queue import set_clock
 from tests.integration.threads.show import shown, troupe
 from walagent.base import faults
 from walagent.message import Request
-from walagent.models.scripted.scripted_model import Answer, Fault, ScriptedModel
+from walagent.models.script import Answer, Fault
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 IDLE = "select bool_and(agent_internal.is_final(state)) from agent.run where kind = 'turn'"
 # What was said: asked, stored or joked, in order.

@@ -11,7 +11,8 @@ from tests.helpers.database import DEADLINE, rows, run_all, value
 from tests.integration.threads.test_turns import MODEL, POST, TURNS, shown
 from walagent.base import faults
 from walagent.message import Reply, Request
-from walagent.models.scripted.scripted_model import Answer, ScriptedModel
+from walagent.models.script import Answer
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 SIZE = 500  # tokens of a prompt
 AGENT = (

@@ -10,7 +10,8 @@ from tests.helpers.daemon import daemon
 from tests.helpers.database import DEADLINE, refused, role, rows, run_all, session, value
 from tests.helpers.queue import set_clock
 from walagent.message import Reply, Request, Stop, Text, ToolCall
-from walagent.models.scripted.scripted_model import Answer, Fault, ScriptedModel, call, in_turn
+from walagent.models.script import Answer, Fault, call, in_turn
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 MODEL = """
 insert into agent.model (name, provider, model_id, input_price, output_price)

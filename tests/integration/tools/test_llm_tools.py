@@ -10,7 +10,8 @@ from tests.helpers.database import DESK, attach, refused, rows, run_all, value
 from walagent.base import faults
 from walagent.errors import ModelRejectedError
 from walagent.message import Reply, Request, Text
-from walagent.models.scripted.scripted_model import SPEC, ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import SPEC, ScriptedModel
 
 SETUP = """
 insert into agent.model (name, provider, model_id, input_price, output_price)

@@ -18,7 +18,8 @@ from tests.integration.workflows.test_workflows import (
     start,
     waiting,
 )
-from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 ROUTER = {"name": "a", "kind": "router"}
 LOOP = '[{"name": "a", "kind": "router"}, {"name": "b", "kind": "router"}]'

@@ -19,7 +19,8 @@ from tests.integration.workflows.test_workflows import (
     waiting,
 )
 from walagent.base import faults
-from walagent.models.scripted.scripted_model import ScriptedModel, call
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 FAILS = """
 create function is_allowed(title text) returns bigint language plpgsql as $$

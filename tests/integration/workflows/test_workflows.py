@@ -10,7 +10,8 @@ from tests.helpers.database import DEADLINE, column, refused, rows, run_all, val
 from tests.helpers.queue import set_clock
 from walagent.base import faults
 from walagent.message import Json, Reply, Request, Text
-from walagent.models.scripted.scripted_model import ScriptedModel, call, in_turn
+from walagent.models.script import call, in_turn
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 SETUP = """
 create table ticket (

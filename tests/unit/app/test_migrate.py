@@ -1,51 +1,67 @@
-"""Which migrations are due: a decision without a database."""
+"""What a database lacks of the schema: a decision without a database."""
 
 import pytest
 
-from walagent.app.migrate import due
 from walagent.errors import PreconditionError
-from walagent.store.migrations import Applied, Migration, find_migrations
+from walagent.store.install.files import SchemaFile, SchemaFiles, find_files
+from walagent.store.install.plan import Applied, plan_of
 
-KNOWN = [
-    Migration("0001_a.sql", b"a"),
-    Migration("0002_b.sql", b"b"),
-    Migration("0003_c.sql", b"c"),
-]
+TABLES = SchemaFile("schema/run/tables.sql", b"tables")
+CODE = SchemaFile("schema/run/claim.sql", b"claim")
+VIEWS = SchemaFile("schema/run/views.sql", b"views")
+ONE, TWO = SchemaFile("upgrades/0001_a.sql", b"a"), SchemaFile("upgrades/0002_b.sql", b"b")
+FILES = SchemaFiles([TABLES, CODE, VIEWS], [ONE, TWO])
 
 
-def applied(*names: str) -> list[Applied]:
+def applied(*files: SchemaFile, version: str = "0.2.0") -> dict[str, Applied]:
     """Say that these were applied as they are."""
-    return [Applied(m.name, m.digest) for m in KNOWN if m.name in names]
+    return {file.name: Applied(file.digest, version) for file in files}
 
 
-def test_what_was_not_applied_is_due_in_order() -> None:
-    """From nothing, from the middle, from the end."""
-    assert due(KNOWN, []) == KNOWN
-    assert due(KNOWN, applied("0001_a.sql")) == KNOWN[1:]
-    assert due(KNOWN, applied(*(m.name for m in KNOWN))) == []
+def test_an_empty_database_gets_everything() -> None:
+    """By one name."""
+    assert plan_of(FILES, {}, "0.2.0").names == ["schema"]
 
 
-def test_an_edited_migration_is_refused() -> None:
+def test_a_database_that_has_everything_lacks_nothing() -> None:
+    """Tables are not on record: upgrades are."""
+    assert not plan_of(FILES, applied(ONE, TWO, CODE, VIEWS), "0.2.0")
+
+
+def test_upgrades_come_before_code() -> None:
+    """What is missing, what has another text, and what is no longer there."""
+    gone = SchemaFile("schema/run/gone.sql", b"gone")
+    before = applied(ONE, SchemaFile(CODE.name, b"before"), VIEWS, gone)
+    plan = plan_of(FILES, before, "0.2.0")
+    assert plan.names == [TWO.name, CODE.name, gone.name]
+    assert "upgrades/0002_b.sql and 2 more files" in plan.text
+
+
+def test_an_edited_upgrade_is_refused() -> None:
     """What the file says now is not what the database has."""
+    edited = SchemaFile(ONE.name, b"edited")
     with pytest.raises(PreconditionError, match=r"0001_a\.sql differs"):
-        due(KNOWN, [Applied("0001_a.sql", "0" * 64)])
+        plan_of(FILES, applied(edited, TWO, CODE, VIEWS), "0.2.0")
 
 
-def test_a_database_of_a_newer_version_is_refused() -> None:
-    """An old program must not write into a schema that it does not know."""
-    with pytest.raises(PreconditionError, match=r"0004_d\.sql") as caught:
-        due(KNOWN, [*applied("0001_a.sql"), Applied("0004_d.sql", "0" * 64)])
+@pytest.mark.parametrize("version", ["0.2.1", "0.10.0", "1.0.0"])
+def test_a_database_of_a_newer_version_is_refused(version: str) -> None:
+    """An old program must not replace what a newer one has written."""
+    with pytest.raises(PreconditionError, match=version) as caught:
+        plan_of(FILES, applied(ONE, TWO, CODE, version=version), "0.2.0")
     assert "Upgrade" in caught.value.hint
 
 
-def test_a_hole_is_refused() -> None:
-    """A later file may rest on the one that is missing."""
-    with pytest.raises(PreconditionError, match=r"0002_b\.sql was not applied"):
-        due(KNOWN, applied("0001_a.sql", "0003_c.sql"))
+def test_an_unknown_upgrade_is_refused() -> None:
+    """Also one of the same version, such as another checkout."""
+    more = SchemaFile("upgrades/0003_c.sql", b"c")
+    with pytest.raises(PreconditionError, match=r"0003_c\.sql"):
+        plan_of(FILES, applied(ONE, TWO, more, CODE, VIEWS), "0.2.0")
 
 
-def test_the_migrations_are_found() -> None:
-    """In this checkout or in the wheel, in their order."""
-    names = [migration.name for migration in find_migrations()]
-    assert names == sorted(names)
-    assert names[0] == "0001_overview.sql"
+def test_the_files_are_found() -> None:
+    """In this checkout or in the wheel: state before the code that uses it, grants last."""
+    kinds = [file.kind for file in find_files().schema]
+    assert kinds[0] == "types"
+    assert kinds[-1] == "grants"
+    assert kinds.index("tables") < kinds.index("functions") < kinds.index("triggers")

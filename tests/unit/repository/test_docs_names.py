@@ -13,8 +13,8 @@ PAGES = pytest.mark.parametrize(
     "page", [ARCHITECTURE, ROOT / "CONTRIBUTING.md", GUARANTEES], ids=lambda page: page.name
 )
 SOURCE = ROOT / "src" / "walagent"
-SQL = "\n".join(p.read_text() for p in sorted((ROOT / "migrations").glob("*.sql")))
-FILE = re.compile(r"[\w/.-]+\.(py|sql|toml)|[\w/]+/")
+SQL = "\n".join(p.read_text() for p in sorted((ROOT / "migrations").rglob("*.sql")))
+FILE = re.compile(r"[\w/.-]+\.(py|sql|toml|tsx?)|[\w/]+/")
 SETTINGS = {"wal_sender_timeout"}  # of PostgreSQL
 
 
@@ -61,8 +61,8 @@ def _check(names: list[str]) -> None:
 
 @PAGES
 def test_every_sql_function_that_is_named_exists(page: Path) -> None:
-    """`agent.…` and `agent_internal.…` are functions, tables, views or types of the migrations."""
-    named = re.compile(r"agent(_internal)?\.[a-z_]+")
+    """`agent.…`, `agent_internal.…` and `agent_signed.…` are objects of the migrations."""
+    named = re.compile(r"agent(_internal|_signed)?\.[a-z_]+")
     for name in {n for n in code(prose(page)) if named.fullmatch(n)}:
         kinds = "function|table|view|type"
         assert re.search(rf"create (or replace )?({kinds}) {re.escape(name)}\b", SQL), name

@@ -202,7 +202,7 @@ def test_every_sqlstate_of_ours_is_documented() -> None:
     """What the migrations raise is on the page, and nothing else."""
     raised = {
         found
-        for path in sorted((ROOT / "migrations").glob("*.sql"))
+        for path in sorted((ROOT / "migrations").rglob("*.sql"))
         for found in re.findall(r"errcode = '(WA\d{3})'", path.read_text())
     }
     assert {_only(name) for name, *_ in rows(section(ERRORS, "SQLSTATEs"))} == raised

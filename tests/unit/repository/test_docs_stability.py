@@ -8,7 +8,7 @@ import pytest
 from tests.docs_pages import ROOT, code, rows, section
 
 PAGE = ROOT / "docs" / "stability.md"
-SQL = "\n".join(p.read_text() for p in sorted((ROOT / "migrations").glob("*.sql")))
+SQL = "\n".join(p.read_text() for p in sorted((ROOT / "migrations").rglob("*.sql")))
 CREATED = re.compile(r"create (?:or replace )?(function|view|table) agent\.(\w+)")
 
 

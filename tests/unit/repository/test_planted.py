@@ -32,16 +32,6 @@ def test_no_comment_looks_like_a_mark_and_is_none() -> None:
     assert written == sum(len(find_marks({path: text})) for path, text in SOURCE.items())
 
 
-def test_a_mark_of_a_function_that_is_defined_again_counts_in_the_last_definition() -> None:
-    """An edit of the earlier one would change nothing."""
-    one = "create function agent.f()\n$$\n    a;  -- planted: fence\n$$;\n"
-    again = one.replace("create function", "create or replace function")
-    first, second = Path("0001_a.sql"), Path("0002_b.sql")
-    assert find_marks({first: one, second: again}) == [("fence", second)]
-    assert find_marks({first: one, second: again.replace("  -- planted: fence", "")}) == []
-    assert list(apply_edits([Delete("fence")], {first: one, second: again})) == [second]
-
-
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_fits_the_source(bug: Bug) -> None:
     """Each edit applies, and what comes of it can be compiled."""

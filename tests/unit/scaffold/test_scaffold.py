@@ -80,7 +80,7 @@ def test_the_file_can_be_read_and_names_what_was_chosen() -> None:
 
 def test_the_suggested_models_are_registered_with_a_price() -> None:
     """One whose cost is unknown is no first choice."""
-    registered = "\n".join(path.read_text() for path in sorted(MIGRATIONS.glob("*.sql")))
+    registered = "\n".join(path.read_text() for path in sorted(MIGRATIONS.rglob("*.sql")))
     for name in BY_KEY.values():
         row = next(line for line in registered.splitlines() if f"('{name}'" in line)
         assert "null, null, null, null)" not in row

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walagent.message import Json
-from walagent.store.sessions.connections import to_json
+from walagent.store.codecs.jsonb import to_json
 
 _MARK = "\N{REPLACEMENT CHARACTER}"
 

@@ -1,12 +1,12 @@
 """Start the daemon of `walagent run` or `walagent serve worker` until a signal stops it."""
 
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import click
 
-from walagent.app.migrate import is_new, migrate, plan_migrations
+from walagent.app.migrate import migrate, plan_migration
 from walagent.app.serve import Hooks, serve, work
 from walagent.app.startup import once_reached
 from walagent.cli.session import CliSession, Where, open_session
@@ -16,8 +16,8 @@ from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.errors import PreconditionError, WalagentError
 from walagent.store.install.identity import check_database
+from walagent.store.install.plan import Plan
 from walagent.store.install.pooling import check_pooling
-from walagent.store.migrations import Migration
 from walagent.telemetry import log, metrics
 
 
@@ -127,14 +127,13 @@ async def prepared(session: CliSession) -> AsyncGenerator[Places]:
 async def _prepare(session: CliSession, places: Places) -> None:
     async with session.connect(places) as conn:
         await check_pooling(conn, places.dsn)
-        due = await plan_migrations(conn)
-        if places.embedded is not None or is_new(due):
+        due = await plan_migration(conn)
+        if places.embedded is not None or due.is_new:
             await migrate(conn)
         if places.embedded is not None:
-            say(f"embedded database in {places.embedded.data_dir}")
-            say("to open it: walagent database psql")
-        elif is_new(due):
-            say(f"prepared the database: {len(due)} migrations applied")
+            say(f"embedded database in {places.embedded.data_dir}; open it: walagent database psql")
+        elif due.is_new:
+            say("created the schema")
         elif due:
             raise _pending(due)
         await check_database(conn)
@@ -155,18 +154,15 @@ async def migrated(session: CliSession) -> AsyncGenerator[Places]:
 async def _check_schema(session: CliSession, places: Places) -> None:
     async with session.connect(places) as conn:
         await check_pooling(conn, places.dsn)
-        due = await plan_migrations(conn)
-        if is_new(due):
+        due = await plan_migration(conn)
+        if due.is_new:
             raise PreconditionError("the database is not prepared", hint="Run walagent init.")
         if due:
             raise _pending(due)
 
 
-def _pending(due: Sequence[Migration]) -> PreconditionError:
-    return PreconditionError(
-        f"{len(due)} migrations are pending, the first is {due[0].name}",
-        hint="Run walagent database migrate.",
-    )
+def _pending(due: Plan) -> PreconditionError:
+    return PreconditionError(due.text, hint="Run walagent database migrate.")
 
 
 def renewing(where: Where, session: CliSession, places: Places) -> Callable[[], Places]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import click
 
-from walagent.app.migrate import migrate, plan_migrations
+from walagent.app.migrate import migrate, plan_migration
 from walagent.ask.analyst_role import make_analyst
 from walagent.cli.session import (
     CliSession,
@@ -26,9 +26,9 @@ from walagent.intake.recovery import RowRecovery
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
 from walagent.replication.resync import resync
 from walagent.replication.source import check_source
+from walagent.store.install.plan import Plan
 from walagent.store.install.pooling import check_pooling
 from walagent.store.install.server_facts import read_server
-from walagent.store.migrations import Migration
 from walagent.store.sessions.tool_connections import ensure_login
 from walagent.wal.refusals import WAL_LEVEL
 from walagent.wal.slots import Blocker
@@ -114,26 +114,27 @@ async def _prepared(
 
 
 @click.command("migrate")
-@click.option("--plan", "only_plan", is_flag=True, help="List pending migrations; apply none.")
+@click.option("--plan", "only_plan", is_flag=True, help="List the files to apply; apply none.")
 @json_option()
 @where_options
 def migrate_(where: Where, *, only_plan: bool, as_json: bool) -> None:
-    """Upgrade the schema; each migration runs in a transaction of its own."""
+    """Upgrade the schema in one transaction: its state, then its code."""
     session = open_session(where)
 
-    async def migrated() -> list[Migration]:
+    async def migrated() -> Plan:
         async with (
             session.places(create=not only_plan) as places,
             session.connect(places) as conn,
         ):
             await check_pooling(conn, places.dsn)
             if only_plan:
-                return await plan_migrations(conn)
-            applied = await migrate(conn, _applied)
+                return await plan_migration(conn)
+            applied = await migrate(conn)
+            _say_applied(applied)
             await _tools_login(conn, places)
             return applied
 
-    names = [migration.name for migration in asyncio.run(migrated())]
+    names = asyncio.run(migrated()).names
     if as_json:
         print_json({"due" if only_plan else "applied": names})
     elif only_plan:
@@ -166,5 +167,6 @@ def tell_blockers(blockers: Sequence[Blocker]) -> None:
         say(f"waiting for the transaction of PID {blocker.pid}{name}, open for {blocker.age:.0f} s")
 
 
-def _applied(migration: Migration) -> None:
-    say(f"applied {migration.name}")
+def _say_applied(plan: Plan) -> None:
+    for name in plan.names:
+        say(f"applied {name}")

@@ -21,7 +21,7 @@ from walagent.message import (
     ToolSpec,
 )
 from walagent.models.replies import as_array, as_object
-from walagent.models.scripted.scripted_model import Fault
+from walagent.models.script import Fault
 from walagent.models.wire_format import (
     TOOL_NAME,
     Body,

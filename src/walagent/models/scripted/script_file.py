@@ -27,16 +27,8 @@ import yaml
 from walagent.errors import ConfigError
 from walagent.message import Json, ModelSpec, Usage
 from walagent.models.replies import as_array, as_object
-from walagent.models.scripted.scripted_model import (
-    USAGE,
-    Answer,
-    Fault,
-    Rule,
-    Script,
-    ScriptedCall,
-    ScriptedModel,
-    Words,
-)
+from walagent.models.script import USAGE, Answer, Fault, Rule, Script, ScriptedCall, Words
+from walagent.models.scripted.scripted_model import ScriptedModel
 
 
 def scripted_model(spec: ModelSpec) -> ScriptedModel:

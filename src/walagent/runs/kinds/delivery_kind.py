@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from psycopg import Error
-
 from walagent.deciders.delivery import DeliveryDecider, delivery_tool
 from walagent.domain.agent_spec import AgentSpec, Authority, RunLimits
 from walagent.domain.run import Claim, RunSpec, Step, StepKind
@@ -18,8 +16,7 @@ from walagent.runs.awake_timeout import awake_for
 from walagent.store import outbox
 from walagent.store.outbox import Delivery
 from walagent.store.sessions.tool_connections import ToolConnections
-from walagent.store.tool_calls import TRAMPOLINE_LOST
-from walagent.store.workflows import make_trampolines
+from walagent.store.trampolines import through_trampolines
 
 _TIMEOUT = 60.0  # seconds of one attempt to send
 _MOST_TEXT = 2000  # characters of an answer that are kept
@@ -99,16 +96,12 @@ class _Courier:
 
     async def _verdict(self, delivery: Delivery, run: int) -> Mapping[str, Any]:
         """Ask the rules and policies of the tenant, whose conditions are code of others."""
-        for again in (False, True):
-            try:
-                async with self._calls.connection() as conn:
-                    return await outbox.check_egress(conn, delivery, run)
-            except Error as error:
-                if again or error.sqlstate != TRAMPOLINE_LOST:
-                    raise
-                async with self._pool.connection() as own:
-                    await make_trampolines(own)
-        raise AssertionError("the second attempt returns or raises")
+
+        async def check() -> Mapping[str, Any]:
+            async with self._calls.connection() as conn:
+                return await outbox.check_egress(conn, delivery, run)
+
+        return await through_trampolines(check, self._pool.connection, policies=True)
 
 
 def _check(verdict: Mapping[str, Any]) -> None:

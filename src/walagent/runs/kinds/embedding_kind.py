@@ -13,12 +13,12 @@ import orjson
 from psycopg import AsyncConnection
 
 from walagent.base import faults
+from walagent.deciders.embedding import EmbeddingDecider
 from walagent.domain.agent_spec import AgentSpec, Authority
 from walagent.domain.run import Claim, RunSpec, Step, StepKind
-from walagent.domain.tool_spec import Effect, Tool
 from walagent.errors import PreconditionError
-from walagent.message import Json, ToolCall
-from walagent.moves import Act, AsksNoModel, Call, End, Kind, Move, RunLog, succeed
+from walagent.message import Json
+from walagent.moves import Call, End, Kind, RunLog
 from walagent.runs.tools.builtin_tools import NamedEmbedder
 from walagent.store import documents, runs
 from walagent.store.documents import DocumentKey
@@ -26,8 +26,6 @@ from walagent.store.runs import NewStep
 from walagent.store.sessions.connections import Pool
 
 _AT_ONCE: Final = 16  # chunks of a step: about a second of one core
-_CUT: Final = Tool("cut", "embedding", "cut", "", {"type": "object"}, Effect.TRANSACTIONAL)
-_EMBED: Final = Tool("embed", "embedding", "embed", "", {"type": "object"}, Effect.READ)
 
 
 def embedding_kind(pool: Pool, embedder: NamedEmbedder | None) -> Kind:
@@ -52,31 +50,6 @@ async def _specified(claim: Claim) -> RunSpec:
 def _document(run: RunSpec) -> DocumentKey:
     new = run.claim.change["new"]
     return DocumentKey(str(new["tenant"]), str(new["id"]))
-
-
-class EmbeddingDecider(AsksNoModel):
-    """Implements `Decider`."""
-
-    def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
-        """Cut, embed until there is nothing left, end."""
-        del run  # all runs are alike
-        done: list[dict[str, Json]] = [
-            orjson.loads(step.content["content"]) for step in steps if step.kind is StepKind.RESULT
-        ]
-        if not done:
-            return Act((Call(ToolCall("cut", "cut", {}), _CUT),))
-        first, last = done[0], done[-1]
-        chunks = int(first.get("chunks", 0))
-        if first.get("gone"):
-            return succeed("the document is gone")
-        if last.get("unavailable"):
-            return succeed(f"{chunks} chunks, not embedded: {last['unavailable']}")
-        after = int(last.get("after", 0))
-        if after < chunks and not last.get("end"):
-            arguments = {"version": first["version"], "after": after}
-            call = ToolCall(f"embed-{after}", "embed", arguments)
-            return Act((Call(call, _EMBED),))
-        return succeed(f"{chunks} chunks embedded" if after >= chunks else "the document changed")
 
 
 @dataclass(frozen=True, slots=True)

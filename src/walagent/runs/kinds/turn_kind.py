@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-from psycopg import Error
 
 from walagent.deciders.loop import since_retry
 from walagent.deciders.turn import SUMMARIZER, TurnDecider, pinned_of
@@ -29,6 +28,7 @@ from walagent.runs.tools.toolbox import Toolbox
 from walagent.store import runs, tool_calls, turns
 from walagent.store.runs import NewStep
 from walagent.store.sessions.connections import Pool
+from walagent.store.trampolines import through_trampolines
 from walagent.tools.thread_functions import PREFIX, ThreadFunction
 
 _TOKENS = 24_000  # of the events in a prompt
@@ -204,15 +204,11 @@ class _Turns:
     async def _read(self, run: RunSpec, text: str, arguments: Json) -> str | None:
         async with self._calls.connection(run.actor) as conn:
             role = run.authority.run_as
-            for _ in range(2):
-                try:
-                    return await tool_calls.read_for(conn, run.claim, role, text, arguments)
-                except Error as error:
-                    if error.sqlstate != tool_calls.TRAMPOLINE_LOST:
-                        raise
-                    async with self._pool.connection() as own:
-                        await tool_calls.make_trampoline(own, role)
-        raise AssertionError("a trampoline that was just made is there")
+            return await through_trampolines(
+                lambda: tool_calls.read_for(conn, run.claim, role, text, arguments),
+                self._pool.connection,
+                role=role,
+            )
 
 
 def _size(run: RunSpec) -> int:

@@ -32,10 +32,11 @@ from walagent.errors import ConfigError, RoleRefusedError, WalagentError
 from walagent.message import Json
 from walagent.moves import Call, End, Kind, RunLog, fail
 from walagent.runs.tools.toolbox import Toolbox
-from walagent.store import runs, tool_calls, workflows
+from walagent.store import runs, workflows
 from walagent.store.errors import is_passing, translating
 from walagent.store.runs import NewStep
 from walagent.store.sessions.connections import Pool
+from walagent.store.trampolines import make_trampoline, through_trampolines
 
 _TARGET: Final = Target(0, "agent", "workflow", ())
 _LEAST: Final = 5.0  # seconds of an attempt, so that it can end its run
@@ -89,7 +90,7 @@ class _Workflows:
         try:
             with translating():
                 async with self.pool.connection() as conn:
-                    await tool_calls.make_trampoline(conn, run.authority.run_as)
+                    await make_trampoline(conn, run.authority.run_as)
         except RoleRefusedError as error:
             return fail(str(error))
         return run
@@ -241,14 +242,11 @@ class _Passage:
         }
         tenant = str(self.run.claim.change["new"]["tenant"])
         async with self.kind.toolbox.calls.connection() as conn:
-            try:
-                decided = await workflows.decide(conn, phase, call, tenant)
-            except Error as error:
-                if error.sqlstate != tool_calls.TRAMPOLINE_LOST:
-                    raise
-                async with self.kind.pool.connection() as own:
-                    await workflows.make_trampolines(own)
-                decided = await workflows.decide(conn, phase, call, tenant)
+            decided = await through_trampolines(
+                lambda: workflows.decide(conn, phase, call, tenant),
+                self.kind.pool.connection,
+                policies=True,
+            )
         changed: Mapping[str, Any] = decided.get("call") or {}
         if not isinstance(changed.get("state"), dict):
             raise _StuckError(f"node {at.node} is refused: a policy removed the state")

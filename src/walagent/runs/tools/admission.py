@@ -10,8 +10,6 @@ from psycopg import Error
 from walagent.domain.tool_spec import Tool
 from walagent.errors import ModelLimitedError, ToolFailedError
 from walagent.message import Json
-from walagent.store import tool_calls
-from walagent.store.sessions.connections import Pool
 from walagent.store.sessions.tool_connections import ToolConnections
 
 REFUSED = "WA022"  # SQLSTATE: a policy denies a result
@@ -128,13 +126,6 @@ def denied(content: Mapping[str, Json], error: Error) -> dict[str, Json]:
     return {**about, "is_error": True, "content": text, "sqlstate": REFUSED, "denied": text}
 
 
-async def make_trampolines(pool: Pool, role: str) -> None:
-    """Create the missing trampolines of a run's role, and of policies, as the worker."""
-    async with pool.connection() as conn:
-        await tool_calls.make_trampoline(conn, role)
-        await tool_calls.make_policy_trampolines(conn)
-
-
 async def retrieval(
     calls: ToolConnections, tenant: str, phase: str, call: Mapping[str, Json]
 ) -> Mapping[str, Json]:
@@ -145,7 +136,7 @@ async def retrieval(
 
     Raises:
         ToolFailedError: a policy denies it; for the model.
-        and (as a PostgreSQL error): TRAMPOLINE_LOST: repeat it after `make_trampolines`.
+        and (as a PostgreSQL error): TRAMPOLINE_LOST: see `through_trampolines`.
     """
     asked = {"point": "retrieval", "phase": phase, "call": dict(call), "tenant": tenant}
     async with calls.connection() as conn, conn.transaction() as transaction:

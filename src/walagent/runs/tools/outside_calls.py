@@ -9,7 +9,7 @@ import orjson
 from psycopg import Error
 
 from walagent.base import faults
-from walagent.base.backoff import delay
+from walagent.base.retries import delay
 from walagent.domain.run import StepKind
 from walagent.domain.tool_spec import Effect, Tool
 from walagent.domain.transcript import result_to_json

@@ -5,6 +5,7 @@ read-only and rolled back.  The rows are recorded like any result.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from walagent.rows.rows import Rows
 from walagent.store.codecs.exact import read_json
 from walagent.store.sessions.step_session import split_record
 from walagent.store.sessions.tool_connections import ToolConnection
-from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
+from walagent.store.trampolines import through_trampolines
 
 # Less than the limit for results of tools, so that results are truncated between two rows.
 _MOST: Final = 60_000  # bytes of a result
@@ -70,15 +71,11 @@ async def answer_query(
 
 
 async def _read(conn: AsyncConnection[Any], role: str, guard: Guard, text: str) -> Rows:
-    try:
+    async def read() -> Rows:
         async with reading_as(conn, role):
             return await guard.read(text)
-    except StatementRefusedError as error:
-        if error.sqlstate != TRAMPOLINE_LOST:
-            raise
-    await make_trampoline(conn, role)
-    async with reading_as(conn, role):
-        return await guard.read(text)
+
+    return await through_trampolines(read, lambda: nullcontext(conn), role=role)
 
 
 def _through(

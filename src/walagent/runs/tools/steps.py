@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from itertools import count
 
 from psycopg import Error
 
@@ -17,12 +16,12 @@ from walagent.runs.tools.admission import (
     check_output,
     denied,
     judged,
-    make_trampolines,
 )
 from walagent.runs.tools.work import Work
 from walagent.store import runs, tool_calls
 from walagent.store.runs import NewStep
 from walagent.store.sessions.tool_connections import ToolConnections
+from walagent.store.trampolines import through_trampolines
 
 _STALE = 2.0  # seconds after which a check of the lease is repeated before a call outside
 
@@ -36,19 +35,18 @@ class ToolSteps:
 
     async def admit(self, work: Work, *, intent: bool, again: bool = False) -> Admission:
         """Let the database decide about a call, and record its refusal or its intent."""
-        for attempt in count(1):
-            try:
-                async with self._calls.connection() as conn:
-                    verdict = await tool_calls.admit_call(
-                        conn, work.run.claim, work.seq, work.call, intent=intent, again=again
-                    )
-            except Error as error:
-                if error.sqlstate != tool_calls.TRAMPOLINE_LOST or attempt > 1:
-                    raise
-                await make_trampolines(self._calls.worker, work.run.authority.run_as)
-            else:
-                return Admission.of(verdict)
-        raise AssertionError("count() has no end")
+
+        async def admitted() -> Mapping[str, Json]:
+            async with self._calls.connection() as conn:
+                return await tool_calls.admit_call(
+                    conn, work.run.claim, work.seq, work.call, intent=intent, again=again
+                )
+
+        role = work.run.authority.run_as
+        verdict = await through_trampolines(
+            admitted, self._calls.worker.connection, role=role, policies=True
+        )
+        return Admission.of(verdict)
 
     async def announce(self, work: Work) -> Admission:
         """Check a call outside the database, and record its intent or its refusal.

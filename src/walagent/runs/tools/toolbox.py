@@ -22,7 +22,7 @@ from typing import TypeVar
 from psycopg import Error
 
 from walagent.base import faults
-from walagent.base.backoff import brief
+from walagent.base.retries import CONFLICT, seconds
 from walagent.domain.run import RunSpec, StepKind
 from walagent.domain.tool_spec import Effect, Tool
 from walagent.domain.transcript import result_to_json
@@ -39,7 +39,6 @@ from walagent.runs.tools.admission import (
     ArgumentsChanged,
     RefusedResult,
     check_output,
-    make_trampolines,
     retrieval,
 )
 from walagent.runs.tools.builtin_tools import OUTSIDE, Services
@@ -54,6 +53,7 @@ from walagent.store.runs import NewStep
 from walagent.store.sessions.connections import Pool
 from walagent.store.sessions.step_session import StepSession
 from walagent.store.sessions.tool_connections import ToolConnections
+from walagent.store.trampolines import TRAMPOLINE_LOST, through_trampolines
 from walagent.tools.builtin_results import show_result
 from walagent.tools.callee import Servers
 from walagent.tools.python import PythonTool, ToolContext
@@ -196,7 +196,7 @@ class Toolbox:
                     result = (await self._retrieval(work, "after", result))["result"]
             except Error as error:
                 if (
-                    error.sqlstate == tool_calls.TRAMPOLINE_LOST
+                    error.sqlstate == TRAMPOLINE_LOST
                     or is_passing(error)
                     or (error.sqlstate or "") in builtins.FENCED
                 ):
@@ -246,11 +246,13 @@ class Toolbox:
         started, queue = time.monotonic(), work.run.claim.queue_id
         for attempt in count(1):
             try:
-                step = await self._inside_call(work)
+                step = await through_trampolines(
+                    lambda: self._inside_call(work),
+                    self._pool.connection,
+                    role=work.run.authority.run_as,
+                    policies=True,
+                )
             except Error as error:
-                if error.sqlstate == tool_calls.TRAMPOLINE_LOST and attempt == 1:
-                    await make_trampolines(self._pool, work.run.authority.run_as)
-                    continue
                 if not is_conflict(error):
                     raise
                 self._gate.jam(queue, jammed=True)
@@ -259,7 +261,7 @@ class Toolbox:
             else:
                 self._gate.jam(queue, jammed=False)
                 return step
-            await asyncio.sleep(brief(attempt))
+            await asyncio.sleep(seconds(CONFLICT, attempt))
         raise AssertionError("count() has no end")
 
     @asynccontextmanager
@@ -334,7 +336,7 @@ class Toolbox:
                 text = text_of(await function.call(context, work.arguments))
                 await session.check_constraints()
         except Error as error:
-            if is_passing(error) or error.sqlstate == tool_calls.TRAMPOLINE_LOST:
+            if is_passing(error) or error.sqlstate == TRAMPOLINE_LOST:
                 raise
             return {
                 **failed(call, said(error)),

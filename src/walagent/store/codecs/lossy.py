@@ -15,7 +15,7 @@ from psycopg.pq import Format
 from walagent.message import Json
 from walagent.postgres import pgtypes
 from walagent.postgres.encodings import fit_json, fit_text
-from walagent.store.sessions.connections import to_json
+from walagent.store.codecs.jsonb import to_json
 
 _MARK = "\N{REPLACEMENT CHARACTER}"  # for NUL, which PostgreSQL's text cannot store
 

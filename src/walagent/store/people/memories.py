@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from walagent.message import Json
-from walagent.store.sessions.connections import to_json
+from walagent.store.codecs.jsonb import to_json
 
 Connection = AsyncConnection[Any]
 Row = dict[str, Any]

@@ -1,53 +1,23 @@
 """Open connections to the database with common settings: orjson, durable commits, a name."""
 
 import asyncio
-import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self, cast
+from typing import Any, Self
 
-import orjson
 from psycopg import AsyncConnection, OperationalError
 from psycopg.adapt import AdaptersMap
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from walagent.errors import DatabaseLostError
-from walagent.message import Json
 from walagent.postgres.connection import TEXT_FORMS, open_connection, parameters, why_refused
-from walagent.store.codecs.exact import exact, read_json
+from walagent.store.codecs.exact import read_json
+from walagent.store.codecs.jsonb import to_json
 from walagent.store.errors import translating
 from walagent.store.sessions.acting import ActingConnection, Identity, give_identity
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
-
-# An escaped NUL, which jsonb rejects; a preceding even number of backslashes escapes itself.
-_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
-_MARK = "\N{REPLACEMENT CHARACTER}"
-
-
-def to_json(value: Json) -> bytes:
-    """Encode JSON for jsonb: a replacement character replaces NUL and lone surrogates."""
-    try:
-        document = orjson.dumps(value, exact, orjson.OPT_NON_STR_KEYS)
-    except TypeError:
-        document = orjson.dumps(_encodable(value), exact, orjson.OPT_NON_STR_KEYS)
-    if b"u0000" in document:
-        document = _NUL.sub(rb"\1" + _MARK.encode(), document)
-    return document
-
-
-def _encodable(value: Json) -> Json:
-    match value:
-        case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case dict():
-            items = cast("dict[Json, Json]", value).items()
-            return {_encodable(key): _encodable(each) for key, each in items}
-        case list() | tuple():
-            return [_encodable(each) for each in cast("Sequence[Json]", value)]
-        case _:
-            return value
 
 
 def _prepare(context: AdaptersMap | AsyncConnection[Any]) -> None:

@@ -1,6 +1,7 @@
 """Set another role for a session.
 
-Not where code of others is executed, for it can reset the role: see `store.sessions.tool_connections`.
+Not where code of others is executed, for it can reset the role: see
+`store.sessions.tool_connections`.
 """
 
 from typing import Any

@@ -18,8 +18,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from walagent.domain.tenant import Actor
 from walagent.errors import LoginRefusedError, PreconditionError
 from walagent.message import Json
+from walagent.store.codecs.jsonb import to_json
 from walagent.store.errors import translating
-from walagent.store.sessions.connections import Pool, connect, open_pool, to_json
+from walagent.store.sessions.connections import Pool, connect, open_pool
 from walagent.telemetry.mask import hide
 
 Connection = AsyncConnection[Any]

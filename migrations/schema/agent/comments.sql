@@ -1,0 +1,37 @@
+comment on table agent.agent is 'Agents: a model with a prompt, tools and limits';
+comment on column agent.agent.name is 'Name that attachments use';
+comment on column agent.agent.version is 'Incremented by each change';
+comment on column agent.agent.model is 'Model that it calls; NULL: that of its persona';
+comment on column agent.agent.system_prompt is 'Instructions for the model';
+comment on column agent.agent.tools is 'Tools that the model can call';
+comment on column agent.agent.tool_choice is 'auto, required, or the name of the tool that must be called first';
+comment on column agent.agent.examples is 'Examples for the model: [{"text": ..., "tool": ..., "arguments": {...}}]';
+comment on column agent.agent.parameters is 'Sent with every call; overrides those of the model';
+comment on column agent.agent.max_steps is 'Maximum number of replies of the model in one run';
+comment on column agent.agent.max_tokens is 'Maximum tokens of one run; NULL: no limit';
+comment on column agent.agent.max_cost is 'Maximum cost of one run in US dollars; NULL: no limit';
+comment on column agent.agent.max_seconds is 'Maximum duration of one run in seconds, without waits for people and retries';
+comment on column agent.agent.max_attempts is 'Maximum number of failed attempts of one run';
+comment on column agent.agent.max_output_tokens is 'Maximum output tokens of one call; NULL: what the tools need';
+comment on column agent.agent.updated_at is 'Time of the last change';
+comment on column agent.agent.finish is 'When a run ends: answer, with an answer in words; after_call, when all calls of a reply have succeeded. NULL: after_call if tool_choice names a tool or update_row is all there is, otherwise answer';
+comment on column agent.agent.tenant is 'Tenant that it belongs to';
+comment on column agent.agent.model_scope is 'Scope of its model, set by a trigger';
+comment on column agent.agent.persona is 'Persona; NULL: none';
+comment on column agent.agent.persona_version is 'Version of the persona that it keeps; NULL: the latest';
+comment on column agent.agent.requests_per_minute is 'Maximum calls of models in any minute by all runs of the agent together; a run that would exceed it waits. NULL: no limit';
+comment on column agent.agent.thinking_visible is 'Whether the reasoning of the model is recorded in readable form';
+comment on column agent.agent.pause_before_tool is 'Whether a run waits for a person before each call';
+comment on column agent.agent.pause_after_tool is 'Whether a run waits for a person after each call';
+comment on column agent.agent.approve_from is 'Risk of a tool from which on its calls require an approval, in addition to what tools, attachments and the tenant require; NULL: none';
+comment on column agent.agent.four_eyes is 'Whether the person who started a run cannot decide its calls; NULL: as the setting four_eyes of the tenant says';
+
+comment on table agent.agent_version is 'Versions of agents, which never change; agent.rollback() makes one current again';
+comment on column agent.agent_version.tenant is 'Tenant of the agent';
+comment on column agent.agent_version.agent is 'Agent';
+comment on column agent.agent_version.version is 'Number of the version';
+comment on column agent.agent_version.definition is 'The row of agent.agent, with the version of its persona';
+comment on column agent.agent_version.made_by is 'Principal that made it';
+comment on column agent.agent_version.made_at is 'Time of the change';
+
+comment on table agent_internal.rate is 'Times of the requests that limits per minute count, oldest first';

@@ -1,0 +1,161 @@
+create or replace function agent_internal.bind_model()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    new.model_scope := coalesce((agent_internal.model_of(new.tenant, new.model)).scope, '');
+    return new;
+end;
+$$;
+
+create or replace function agent_internal.count_version()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _other agent.attachment;
+begin
+    select * into _other from agent.attachment a where a.tenant = old.tenant and a.agent = old.name and not agent_internal.may_change(a.attached_by) limit 1;
+    if found then
+        raise exception 'agent "%" is used by attachment "%", which belongs to role "%"', old.name, _other.name, _other.attached_by
+            using errcode = '42501';
+    end if;
+    new.version := old.version + 1;
+    new.updated_at := now();
+    return new;
+end;
+$$;
+
+create or replace function agent_internal.touch_attachments()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if coalesce(current_setting('walagent.applying', true), '') <> 'on' then
+        -- A broken attachment gets its new version when it is resumed.
+        update agent.attachment set version = version + 1 where tenant = new.tenant and agent = new.name and agent_internal.drift_of(definition) is null;
+    end if;
+    return null;
+end;
+$$;
+
+create or replace function agent_internal.tenant_of(_agent agent.agent)
+    returns text
+    language sql
+    stable
+as $$ select _agent.tenant $$;
+
+-- Check an agent's persona with the rights of the role that changes the agent.
+create or replace function agent_internal.check_agent()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.effective_agent(new);
+    return new;
+end;
+$$;
+
+create or replace function agent_internal.freeze_agent()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if tg_op = 'DELETE' then
+        delete from agent.agent_version v where v.tenant = old.tenant and v.agent = old.name;
+        return null;
+    end if;
+    insert into agent.agent_version (tenant, agent, version, definition)
+    values (new.tenant, new.name, new.version, to_jsonb(new) || jsonb_build_object('persona_version', (agent_internal.persona_of(new)).version));
+    return null;
+end;
+$$;
+
+-- Make a version of an agent current again: a new version that equals it, with the persona as it was.
+--
+-- Returns the number of the new version.  Raises WA021 if there is no such version.
+create or replace function agent.rollback(agent text, version integer)
+    returns integer
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    _old     jsonb;
+    _new     integer;
+    _columns text;
+begin
+    select v.definition into _old from agent.agent_version v 
+     where v.tenant = coalesce(agent.current_tenant(), 'default') and v.agent = rollback.agent and v.version = rollback.version;
+    if _old is null then
+        raise exception 'agent "%" has no version %', rollback.agent, rollback.version
+            using errcode = 'WA021', hint = 'The versions are in agent.agent_version.';
+    end if;
+    select string_agg(quote_ident(a.attname), ', ') into _columns
+      from pg_catalog.pg_attribute a
+     where a.attrelid = 'agent.agent'::regclass and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+       and a.attname not in ('tenant', 'name', 'version', 'updated_at');
+    execute format(
+        'update agent.agent g set (%1$s, version) = (select %1$s, g.version + 1 from jsonb_populate_record(g, $1)) '
+        'where g.name = $2 and g.tenant = $3 returning g.version', _columns)
+       into _new using _old, rollback.agent, coalesce(agent.current_tenant(), 'default');
+    return _new;
+end;
+$$;
+comment on function agent.rollback(text, integer) is 'Make a version of an agent current again, as a new version';
+
+-- Count one request in each of several limits, or in none if one of them is reached.
+--
+-- No minute, wherever it begins, has more requests than the limit.
+--
+-- Returns: the seconds until there is room; NULL: counted.
+create or replace function agent_internal.take_rate(_tenant text, _names text[], _limits integer[])
+    returns double precision
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _now  timestamptz;
+    _wait interval;
+begin
+    insert into agent_internal.rate (tenant, name) select _tenant, n from unnest(_names) n order by n on conflict do nothing;
+    perform from agent_internal.rate r where r.tenant = _tenant and r.name = any (_names) order by r.name for update;
+    _now := agent_internal.now();
+    -- A later time is of a statement that began after this one but took the lock first, or from before the clock
+    -- was set back: as if it were now.
+    update agent_internal.rate r
+       set taken = array(select least(t, _now) from unnest(r.taken) t where t > _now - interval '1 minute' order by t)
+     where r.tenant = _tenant and r.name = any (_names);
+    select max(r.taken[cardinality(r.taken) - l.most + 1] + interval '1 minute' - _now) into _wait
+      from unnest(_names, _limits) as l (name, most) join agent_internal.rate r on r.tenant = _tenant and r.name = l.name
+     where cardinality(r.taken) >= l.most;
+    if _wait is not null then
+        return greatest(extract(epoch from _wait), 0.001);
+    end if;
+    update agent_internal.rate r set taken = r.taken || _now where r.tenant = _tenant and r.name = any (_names);
+    return null;
+end;
+$$;
+comment on function agent_internal.take_rate(text, text[], integer[]) is 'Count a request in limits per minute, or return the seconds to wait';
+
+-- The same for a request of a run to its model.
+create or replace function agent_internal.take_request(_run bigint, _lease bigint, _names text[], _limits integer[])
+    returns double precision
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.fence(_run, _lease);
+    return agent_internal.take_rate(
+        (select r.tenant from agent.run r where r.id = _run), _names, _limits);
+end;
+$$;
+comment on function agent_internal.take_request(bigint, bigint, text[], integer[]) is 'Count a request of a run to its model in limits per minute';

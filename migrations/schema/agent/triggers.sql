@@ -1,0 +1,25 @@
+create trigger touch_attachments
+    after update on agent.agent
+    for each row when (old.* is distinct from new.*) execute function agent_internal.touch_attachments();
+
+create trigger count_version
+    before update on agent.agent
+    for each row when (old.* is distinct from new.*) execute function agent_internal.count_version();
+
+create trigger audit_change after insert or update or delete on agent.agent
+    for each row execute function agent_internal.audit_change('agent', 'name', 'version');
+
+create trigger bind_model before insert or update of model, tenant, model_scope on agent.agent
+    for each row execute function agent_internal.bind_model();
+
+create trigger require_developer before insert or update or delete on agent.agent
+    for each statement execute function agent_internal.require_developer();
+
+create trigger check_agent before insert or update on agent.agent
+    for each row when (new.persona is not null) execute function agent_internal.check_agent();
+
+create trigger freeze_agent after insert or delete on agent.agent
+    for each row execute function agent_internal.freeze_agent();
+
+create trigger freeze_change after update on agent.agent
+    for each row when (old.version <> new.version) execute function agent_internal.freeze_agent();

@@ -1,0 +1,14 @@
+create trigger check_decision
+    before update on agent.approval
+    for each row execute function agent_internal.check_decision();
+
+create trigger continue_decided
+    after update of state on agent.approval
+    for each row when (agent_internal.decision_of(new.state))
+    execute function agent_internal.continue_decided();
+
+create trigger inherit_tenant before insert on agent.approval for each row execute function agent_internal.inherit_tenant('run');
+
+create trigger notify_of_approval
+    after insert on agent.approval
+    for each row execute function agent_internal.notify_of_approval();

@@ -1,0 +1,306 @@
+-- Drift: what happens if the table, key, roles or functions of an attachment change.
+--
+-- An attachment is defined once; the tables go on to change.  A broken attachment is paused, with the reason.
+-- Changes that cannot be evaluated meanwhile are stored whole, each with a pending run.  Resuming checks the
+-- attachment again, and each deferred change is then evaluated by the definition as of then.
+
+-- Pause an attachment none of whose runs can succeed: its credential is rejected, or its table was dropped.  An
+-- attachment that another transaction is changing is skipped.
+--
+-- Returns true if this call paused it, false if it was paused before, otherwise NULL.
+create or replace function agent_internal.pause_broken(_attachment_id bigint, _reason text)
+    returns boolean
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform from agent.attachment where id = _attachment_id and not paused for no key update skip locked;
+    if found then
+        update agent.attachment set paused = true, paused_reason = _reason where id = _attachment_id;
+        return true;
+    end if;
+    return (select false from agent.attachment where id = _attachment_id and paused);
+end;
+$$;
+comment on function agent_internal.pause_broken(bigint, text) is 'Pause an attachment none of whose runs can succeed';
+
+create or replace function agent_internal.drop_message(_definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('table %s was dropped', t.name)
+           || case when to_regclass(t.name) is not null then '; the table with its name is a new one' else '' end
+      from format('%I.%I', _definition ->> 'schema', _definition ->> 'table') as t (name)
+$$;
+comment on function agent_internal.drop_message(jsonb) is 'The message for an attachment whose table was dropped';
+
+create or replace function agent_internal.reattach_message(_attachment agent.attachment)
+    returns text
+    language sql
+    stable
+as $$
+    select format('To attach to another table: update agent.attachment set relation = %L where name = %L; '
+                  'select agent.resume(%L). Otherwise: select agent.detach(%L)',
+                  format('%I.%I', (_attachment).definition ->> 'schema', (_attachment).definition ->> 'table'),
+                  (_attachment).name, (_attachment).name, (_attachment).name)
+$$;
+comment on function agent_internal.reattach_message(agent.attachment) is 'The hint for an attachment whose table was dropped';
+
+-- Whether changes still arrive under the name of the attached table.  The publications are checked when the stream
+-- opens: they affect a table for all its agents.
+create or replace function agent_internal.stream_drift(_relation regclass, _definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(
+        (select format('%s is now a partition of %s, and its changes are published as those of the parent', _relation, p.relid)
+           from pg_partition_ancestors(_relation) p
+          where p.relid <> _relation
+            and exists (select from pg_publication_rel r join pg_publication b on b.oid = r.prpubid
+                         where r.prrelid = p.relid and b.pubname in ('walagent', 'walagent_inserts'))
+          limit 1),
+        -- wal2json receives the names of tables when the stream opens.
+        (select case when c.relkind = 'p' then format('wal2json sends the changes of partitions under their own names, not as those of %s', _relation)
+                     else format('%s.%s is now named %s, and wal2json has sent no change of it since', _definition ->> 'schema',
+                                 _definition ->> 'table', _relation) end
+           from pg_class c join pg_namespace n on n.oid = c.relnamespace
+          where c.oid = _relation and exists (select from agent.checkpoint where plugin = 'wal2json')
+            and (c.relkind = 'p' or (n.nspname, c.relname) is distinct from (_definition ->> 'schema', _definition ->> 'table'))))
+$$;
+comment on function agent_internal.stream_drift(regclass, jsonb) is 'Why the changes of a table no longer arrive as those of the attached table';
+
+create or replace function agent_internal.tool_drift(_relation regclass, _definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with called (tool, function) as materialized (
+        -- Before version 16, to_regprocedure() raises for what is not a function: not called for other kinds.
+        select t, case when t ->> 'kind' = 'sql' then to_regprocedure(t ->> 'target') end
+          from jsonb_array_elements(_definition -> 'tools') t
+    )
+    select coalesce(
+        (select format('function %s does not exist; it is called by tool "%s"', tool ->> 'target', tool ->> 'name')
+           from called where tool ->> 'kind' = 'sql' and function is null
+          limit 1),
+        (select format('arguments of function %s were renamed; it is called by tool "%s"', tool ->> 'target', tool ->> 'name')
+           from called
+          where agent_internal.argument_names(function) <> array(select a ->> 'name' from jsonb_array_elements(tool -> 'arguments') a)
+          limit 1),
+        (select format('"%s" is no longer a value of %s.%s, and tool "%s" offers it', v.label, _relation, p.key, t ->> 'name')
+           from jsonb_array_elements(_definition -> 'tools') t,
+                jsonb_each(t -> 'input_schema' -> 'properties') p,
+                jsonb_array_elements_text(p.value -> 'enum') v (label)
+          where t ->> 'target' = 'update_row' and t ->> 'kind' = 'builtin'
+            and not coalesce(agent_internal.column_schema(_relation, p.key) -> 'enum' ? v.label, true)
+          limit 1))
+$$;
+comment on function agent_internal.tool_drift(regclass, jsonb) is 'A tool that can no longer be called as it was defined';
+
+-- Why an attachment of this definition is broken; NULL if it is not.
+--
+-- The condition is not compiled here: the reader does so at the first change, and resuming compiles it again.
+create or replace function agent_internal.drift_of(_definition jsonb)
+    returns text
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _relation constant regclass := (_definition ->> 'relation_oid')::oid;
+    _reason   text;
+begin
+    if not exists (select from pg_class where oid = _relation) then
+        return agent_internal.drop_message(_definition);
+    end if;
+    select reason into _reason
+      from (select agent_internal.column_drift(_relation, _definition)
+            union all select agent_internal.identity_drift(_relation, _definition)
+            union all select agent_internal.stream_drift(_relation, _definition)
+            union all select agent_internal.tool_drift(_relation, _definition)
+            union all
+            select format('role "%s" does not exist; it is used as run_as', _definition ->> 'run_as')
+             where not exists (select from pg_roles where rolname = _definition ->> 'run_as')) as l (reason)
+     where reason is not null
+     limit 1;
+    return _reason;
+end;
+$$;
+comment on function agent_internal.drift_of(jsonb) is 'Why an attachment of this definition is broken; NULL if it is not';
+
+-- Pause the broken attachments, and return them.  An attachment that another transaction has locked is skipped.
+create or replace function agent_internal.pause_drifted()
+    returns table (attachment text, reason text)
+    language plpgsql
+as $$
+declare
+    _lost record;
+begin
+    for _lost in
+        select a.id, a.name, l.reason
+          from agent.attachment a cross join lateral agent_internal.drift_of(a.definition) as l (reason)
+         where not a.paused and l.reason is not null
+         order by a.id
+    loop
+        if agent_internal.pause_broken(_lost.id, _lost.reason) then  -- paused by this call
+            attachment := _lost.name;
+            reason := _lost.reason;
+            return next;
+        end if;
+    end loop;
+end;
+$$;
+comment on function agent_internal.pause_drifted() is 'Pause the broken attachments, and return them';
+
+-- Why the attachment of a run is broken, if an error of a tool can have that cause.  Not for a run with an older
+-- version of the attachment.
+create or replace function agent_internal.drift_of_run(_run bigint, _sqlstate text)
+    returns text
+    language sql
+    stable
+as $$
+    select agent_internal.drift_of(a.definition)
+      from agent.run r join agent.attachment a on a.id = r.attachment_id and a.version = r.attachment_version
+     where r.id = _run
+       and _sqlstate in ('WA009', '42883', '42P01', '42703', '42704', '3F000', '22P02')
+$$;
+comment on function agent_internal.drift_of_run(bigint, text) is 'Why the attachment of a run is broken, if an error can have that cause';
+
+-- Complete a statement about a table: %1$s is its present name, %2$s and %3$s are columns with their present types, of
+-- the key and to be set.
+--
+-- Raises WA009 if the table or a column was dropped or the key has changed: the statement could change other rows.
+create or replace function agent_internal.bind_relation(_sql text, _relation oid, _key jsonb, _set jsonb default '{}')
+    returns text
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _name text;
+    _keys text[] := array(select jsonb_object_keys(_key) order by 1);
+begin
+    select format('%I.%I', n.nspname, c.relname) into _name
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = _relation;
+    if _name is null then
+        raise exception 'table with OID % was dropped', _relation::bigint using errcode = 'WA009';
+    elsif _keys <> array(select unnest(agent_internal.key_columns(_relation)) order by 1) then
+        raise exception 'the primary key of % is now (%)', _name, array_to_string(agent_internal.key_columns(_relation), ', ')
+            using errcode = 'WA009';
+    end if;
+    return format(_sql, _name, agent_internal.typed_columns(_relation, _keys),
+                  agent_internal.typed_columns(_relation, array(select jsonb_object_keys(_set))));
+end;
+$$;
+comment on function agent_internal.bind_relation(text, oid, jsonb, jsonb) is 'Complete a statement about a table with its present name and column types';
+
+-- Pin the runs that waited while the attachment was broken to a version that is not.  Runs with steps keep theirs.
+-- Called in the transaction that creates the version or resumes.
+create or replace function agent_internal.repin_runs(_attachment_id bigint, _version integer)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    with mine as (
+        select v.version, agent_internal.drift_of(v.definition) is not null as broken
+          from agent.attachment_version v
+               join agent.attachment_version n on n.attachment_id = v.attachment_id and n.version = _version
+         where v.attachment_id = _attachment_id and v.version <> _version
+           -- A row of another table is another row, even with an equal key.
+           and v.definition -> 'relation_oid' = n.definition -> 'relation_oid'
+           and exists (select from agent.run r
+                        where r.attachment_id = _attachment_id and r.attachment_version = v.version
+                          and r.state in ('pending', 'waiting_retry'))
+    )
+    update agent.run r
+       set attachment_version = _version
+      from mine m
+     where r.attachment_id = _attachment_id and r.attachment_version = m.version
+       and r.state in ('pending', 'waiting_retry')
+       and (r.change ? 'deferred' or m.broken)
+       and not exists (select from agent.step s where s.run_id = r.id);
+end;
+$$;
+comment on function agent_internal.repin_runs(bigint, integer) is 'Pin runs that waited while the attachment was broken to a new version';
+
+-- Follow tables into a database that was restored from a dump, where they have the same names and other OIDs.  Not if a
+-- table was dropped and created again: its attachment still has the OID of the dropped one.
+--
+-- Returns the names of the changed attachments.
+create or replace function agent_internal.adopt_tables()
+    returns setof text
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _moved record;
+begin
+    for _moved in
+        select a.id, a.name, a.relation::oid::bigint as relation_oid, a.definition -> 'relation_oid' as former
+          from agent.attachment a join pg_class c on c.oid = a.relation
+         where (a.definition ->> 'relation_oid')::bigint <> a.relation::oid::bigint
+         order by a.id
+    loop
+        -- Runs with steps keep their version, so it is changed, too.
+        update agent.attachment_version
+           set definition = definition || jsonb_build_object('relation_oid', _moved.relation_oid)
+         where attachment_id = _moved.id and definition -> 'relation_oid' = _moved.former;
+        update agent.attachment set version = version + 1 where id = _moved.id;
+        return next _moved.name;
+    end loop;
+end;
+$$;
+comment on function agent_internal.adopt_tables() is 'Adjust attachments in a database that was restored from a dump';
+
+create or replace function agent_internal.identity_drift(_relation regclass, _definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(
+        (select format('%s; its updates and deletes are not published', p.problem)
+           from agent_internal.identity_problem(_relation) as p (problem)
+          where _definition -> 'ops' <> '["insert"]' and p.problem is not null),
+        (select case k.now when '{}' then format('%s no longer has a primary key; it was (%s)', _relation, array_to_string(k.was, ', '))
+                     else format('the primary key of %s is now (%s); it was (%s)', _relation, array_to_string(k.now, ', '),
+                                 array_to_string(k.was, ', ')) end
+           from (select agent_internal.key_columns(_relation), array(select jsonb_array_elements_text(_definition -> 'key_columns'))) as k (now, was)
+          where k.now <> k.was),
+        (select format('the replica identity of %s does not include column "%s", which the condition reads from old', _relation, o)
+           from jsonb_array_elements_text(_definition -> 'old_columns') o
+          where o <> all (agent_internal.identity_columns(_relation))
+          limit 1),
+        (select format('the replica identity of %s does not include column "%s", which names the tenant of deleted rows', _relation, t)
+           from (select _definition ->> 'tenant_column') as d (t)
+          where _definition -> 'ops' ? 'delete' and t <> all (agent_internal.identity_columns(_relation))))
+$$;
+comment on function agent_internal.identity_drift(regclass, jsonb) is 'What has changed in the primary key and replica identity of a table';
+
+create or replace function agent_internal.column_drift(_relation regclass, _definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('column "%s" of %s does not exist; it is used by %s', n.name, _relation, n.use)
+      from (select jsonb_array_elements_text(_definition -> 'key_columns'), 'the primary key'
+            union all select jsonb_array_elements_text(_definition -> 'condition_columns'), 'the condition'
+            union all select jsonb_array_elements_text(nullif(_definition -> 'columns', 'null')), 'columns'
+            union all select jsonb_array_elements_text(nullif(_definition -> 'ordering_key', 'null')), 'the ordering key'
+            union all select _definition ->> 'tenant_column', 'tenant' where _definition ->> 'tenant_column' is not null
+            union all select jsonb_array_elements_text(_definition -> 'writes'), 'writes'
+            union all select b.value, format('argument "%s" of tool "%s"', b.key, t ->> 'name')
+                        from jsonb_array_elements(_definition -> 'tools') t, jsonb_each_text(t -> 'bind') b) as n (name, use)
+     where not exists (select from pg_attribute where attrelid = _relation and attname = n.name and attnum > 0 and not attisdropped)
+     limit 1
+$$;
+comment on function agent_internal.column_drift(regclass, jsonb) is 'A column that a definition needs and its table lacks';

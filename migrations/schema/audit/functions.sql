@@ -1,0 +1,167 @@
+-- Number the entries of the audit that wait for the commit, while this transaction can write: code of others that follows
+-- could make it read-only, or check its constraints where it is.
+create or replace function agent_internal.number_audit()
+    returns void
+    language plpgsql
+as $$
+begin
+    if exists (select from agent_internal.audit_entry) then
+        set constraints agent_internal.mark_audit_entry immediate;
+        set constraints agent_internal.append_audit immediate;
+    end if;
+end;
+$$;
+
+-- End what code of others could still do in this transaction: no cursor WITH HOLD is left to be executed at the commit, and
+-- nothing else that is executed there can write.
+create or replace function agent_internal.seal(_durable text)
+    returns void
+    language plpgsql
+as $$
+begin
+    execute 'close all';
+    perform agent_internal.number_audit();
+    perform set_config('synchronous_commit', _durable, true), set_config('transaction_read_only', 'on', true);
+end;
+$$;
+
+-- `walagent audit verify` computes the same in a statement of its own: who can rewrite rows can also rewrite functions.
+create or replace function agent_internal.audit_digest(_row agent.audit)
+    returns bytea
+    language sql
+    stable
+as $$
+    select sha256(_row.previous || convert_to(jsonb_build_array(
+        _row.tenant, _row.number, extract(epoch from _row.at), _row.principal, _row.login, _row.action, _row.object,
+        _row.detail)::text, 'utf8'))
+$$;
+
+-- Append a row to the audit of a tenant, by default that of the caller, at the commit.
+create or replace function agent_internal.audit(_action text, _object text, _detail jsonb default '{}', _tenant text default null)
+    returns void
+    language sql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    insert into agent_internal.audit_entry (entry)
+    values (jsonb_build_object(
+        'tenant', coalesce(_tenant, agent.current_tenant(), 'default'), 'at', agent_internal.now(),
+        'principal', coalesce(agent.current_principal(), session_user), 'login', session_user,
+        'action', _action, 'object', coalesce(_object, ''), 'detail', jsonb_strip_nulls(coalesce(_detail, '{}'))))
+$$;
+comment on function agent_internal.audit(text, text, jsonb, text) is 'Append a row to the audit';
+
+-- The first of two steps of a commit: what it queues comes after all that other deferred triggers do and lock.
+create or replace function agent_internal.mark_audit_entry()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not exists (select from agent_internal.audit_entry where due) then
+        update agent_internal.audit_entry set due = true where id = new.id;
+    end if;
+    return null;
+end;
+$$;
+
+-- The second: number all entries of the transaction.  Those of others are not visible.
+create or replace function agent_internal.append_audit()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _row agent.audit;
+begin
+    for _row in
+        select (jsonb_populate_record(null::agent.audit, e.entry)).*
+          from agent_internal.audit_entry e
+         order by (e.entry ->> 'tenant') collate "C", e.id
+    loop
+        insert into agent_internal.audit_head as h (tenant, number, digest)
+        values (_row.tenant, 1, decode(repeat('00', 32), 'hex'))
+        on conflict (tenant) do update set number = h.number + 1
+        returning number, digest into _row.number, _row.previous;
+        _row.digest := agent_internal.audit_digest(_row);
+        insert into agent.audit select _row.*;
+        update agent_internal.audit_head set digest = _row.digest where tenant = _row.tenant;
+    end loop;
+    delete from agent_internal.audit_entry;
+    return null;
+end;
+$$;
+
+-- Rows are never changed.  Those of a tenant that does not exist any more can be removed, by the owner.
+create or replace function agent_internal.refuse_change_of_audit()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if tg_op = 'DELETE' and not exists (select from agent.tenant t where t.name = old.tenant) then
+        return old;
+    end if;
+    raise exception 'rows of agent.audit are never changed' using errcode = '42501';
+end;
+$$;
+
+-- Record a change of a definition: which columns, not their values.
+--
+-- Args: the noun; the columns of the key; the columns whose values are recorded.
+create or replace function agent_internal.audit_change()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _old     constant jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) end;
+    _new     constant jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) end;
+    _row     constant jsonb := coalesce(_new, _old);
+    _keys    constant text[] := string_to_array(tg_argv[1], ',');
+    _shown   constant text[] := string_to_array(nullif(tg_argv[2], ''), ',');
+    _changed text[];
+    _verb    text;
+begin
+    if tg_op = 'UPDATE' then
+        _changed := array(select n.key from jsonb_each(_new) n
+                           where n.value is distinct from _old -> n.key
+                             and n.key not in ('version', 'updated_at', 'definition')
+                           order by 1);
+        if _changed = '{}' then
+            return null;
+        end if;
+    end if;
+    _verb := case
+        when tg_op = 'INSERT' then 'created'
+        when tg_op = 'DELETE' then 'deleted'
+        when _changed <@ '{paused,paused_reason,paused_by}' then case when (_new ->> 'paused')::boolean then 'paused' else 'resumed' end
+        when _changed = '{revoked_at}' then 'revoked'
+        else 'changed' end;
+    perform agent_internal.audit(
+        tg_argv[0] || '.' || _verb,
+        (select string_agg(_row ->> k, ' ' order by n) from unnest(_keys) with ordinality as x (k, n)),
+        coalesce((select jsonb_object_agg(s, _row -> s) from unnest(_shown) s), '{}')
+            || case when _verb = 'changed' then jsonb_build_object('columns', _changed) else '{}' end,
+        -- A row of the tenant table is about the tenant itself; that of its end is kept where it can be read.
+        case when tg_argv[0] <> 'tenant' then _row ->> 'tenant' when tg_op = 'DELETE' then 'default' else _row ->> 'name' end);
+    return null;
+end;
+$$;
+comment on function agent_internal.audit_change() is 'Trigger that records changes of a definition: noun, columns of the key, columns whose values are recorded';
+
+-- Append to the audit that a request of the caller was refused, in a transaction of its own.
+--
+-- Args: _request: its name, such as mutation console.approve; no arguments.
+create or replace function agent_internal.audit_refused_request(_request text, _sqlstate text)
+    returns void
+    language sql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select agent_internal.audit('request.refused', left(_request, 200), jsonb_build_object('sqlstate', _sqlstate))
+$$;
+comment on function agent_internal.audit_refused_request(text, text) is 'Append to the audit that a request of the caller was refused';

@@ -1,0 +1,71 @@
+-- The edit distance of two words.
+create or replace function agent_internal.edit_distance(_a text, _b text)
+    returns integer
+    language plpgsql
+    immutable
+as $$
+declare
+    _row  integer[] := array(select generate_series(0, length(_b)));
+    _next integer[];
+begin
+    for _i in 1 .. length(_a) loop
+        _next := array[_i];
+        for _j in 1 .. length(_b) loop
+            _next := _next || least(
+                _row[_j + 1] + 1,
+                _next[_j] + 1,
+                _row[_j] + (substr(_a, _i, 1) <> substr(_b, _j, 1))::integer
+            );
+        end loop;
+        _row := _next;
+    end loop;
+    return _row[length(_b) + 1];
+end;
+$$;
+
+-- The values of `CHECK (x IN ('a', 'b'))` as PostgreSQL prints it, also with `OR x IS NULL`; NULL for any other
+-- check, which can allow more than the list, or its complement.
+create or replace function agent_internal.check_list(_definition text)
+    returns text[]
+    language sql
+    immutable
+as $$
+    select array_agg(replace(m[1], '''''', '''') order by n)
+      from regexp_matches(
+               substring(_definition from '^CHECK \(+(?:[[:alnum:]_$]+|"(?:[^"]|"")+")\)?(?:::[a-z ]+)? = ANY \(+ARRAY\['
+                                          '((?:''(?:[^'']|'''')*''::[^],'']+(?:, )?)+)'
+                                          '\](?:\)::[a-z ]+\[\])?\)+(?: OR \([^'']+ IS NULL\)+)?$'),
+               '''((?:[^'']|'''')*)''::', 'g') with ordinality as found (m, n)
+$$;
+
+-- A hint: 'Did you mean "..."? Known: ...'.  Of many names, only the closest ones.
+create or replace function agent_internal.suggest(_word text, _known text[])
+    returns text
+    language sql
+    stable
+as $$
+    with closest as (
+        select k, agent_internal.edit_distance(lower(left(_word, 40)), lower(left(k, 40))) as distance
+          from unnest(_known) k
+         order by 2, 1
+         limit 5
+    )
+    select coalesce((select format('Did you mean "%s"? ', k) from closest
+                      where distance <= greatest(2, length(_word) / 3) order by distance, k limit 1), '')
+        || case when cardinality(_known) > 30
+                then format('The closest of %s: %s.', cardinality(_known), (select string_agg(k, ', ' order by distance, k) from closest))
+                else 'Known: ' || coalesce((select string_agg(k, ', ' order by k) from unnest(_known) k), 'none') || '.' end
+$$;
+
+-- Whether a text has what looks like a key of a provider, an access key, a private key or a signed token.
+create or replace function agent_internal.has_key(_text text)
+    returns boolean
+    language sql
+    immutable
+    parallel safe
+as $$
+    select _text ~ ('(^|[^A-Za-z0-9])(sk-[A-Za-z0-9_-]{20,}|(AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{35}|gh[pousr]_[A-Za-z0-9]{36}'
+                 || '|github_pat_[A-Za-z0-9_]{22,}|xox[abposr]-[A-Za-z0-9-]{10,}|glpat-[A-Za-z0-9_-]{20}|wla_[A-Za-z0-9_-]{20,})')
+        or _text ~ '-----BEGIN [A-Z ]*PRIVATE KEY-----'
+        or _text ~ '(^|[^A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}'
+$$;

@@ -1,0 +1,33 @@
+insert into agent_internal.privilege (kind, object, privilege, capabilities) values
+    ('table', 'agent_internal.migration', 'select', '{runner}'),
+    ('table', 'agent_internal.apply_lock', 'select', '{runner}'),
+    ('table', 'agent_internal.database', 'select', '{runner}'),
+    ('table', 'agent_internal.lock', 'select', '{runner}'),
+    ('table', 'agent_internal.secret', 'select', '{runner}'),
+    ('table', 'agent_internal.slot_lock', 'select', '{runner}'),
+    ('table', 'agent_internal.start_lock', 'select', '{runner}'),
+    ('table', 'agent_internal.trial', 'select', '{runner}'),
+    ('function', 'agent_internal.adopt_database(boolean)', 'execute', '{runner}'),
+    ('function', 'agent_internal.check_database()', 'execute', '{runner}'),
+    ('function', 'agent_internal.check_list(text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.edit_distance(text, text)', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.has_key(text)', 'execute', '{runner,developer,member}'),
+    ('function', 'agent_internal.limit_lock_waits()', 'execute', '{runner}'),
+    ('function', 'agent_internal.lock_alone(regclass, text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.lock_apply()', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.lock_grants()', 'execute', '{runner}'),
+    ('function', 'agent_internal.lock_slot()', 'execute', '{runner}'),
+    ('function', 'agent_internal.no_key(text, text)', 'execute', '{runner,developer,member}'),
+    ('function', 'agent_internal.now()', 'execute', '{runner,viewer,developer,asker,member}'),
+    ('function', 'agent_internal.present_database()', 'execute', '{runner}'),
+    ('function', 'agent_internal.share_lock(text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.suggest(text, text[])', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.try_lock(text)', 'execute', '{runner}');
+
+insert into agent_internal.owner_function (function) values
+    ('agent_internal.adopt_database(boolean)'),
+    ('agent_internal.check_database()'),
+    ('agent_internal.lock_apply()'),
+    ('agent_internal.lock_slot()'),
+    ('agent_internal.share_lock(text)'),
+    ('agent_internal.try_lock(text)');

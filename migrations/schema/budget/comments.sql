@@ -1,0 +1,35 @@
+comment on table agent.budget is 'Budgets: limits of the cost of models per day, per month or in total; calls that begin after the creation count';
+comment on column agent.budget.id is 'Budget ID';
+comment on column agent.budget.name is 'Name in commands and logs';
+comment on column agent.budget.agent is 'Only calls of this agent count; NULL: of all. The same for attachment and model; all that are set must match';
+comment on column agent.budget.attachment is 'Only calls for this attachment count; NULL: for all';
+comment on column agent.budget.model is 'Only calls of this model count; NULL: of all';
+comment on column agent.budget.asker is 'Only questions of this login count; NULL: all calls, also those of agents';
+comment on column agent.budget.period is 'day, month (both in UTC) or total, which never resets';
+comment on column agent.budget.max_cost is 'US dollars; NULL: no limit of the cost';
+comment on column agent.budget.max_tokens is 'Input and output tokens; NULL: no limit of the tokens';
+comment on column agent.budget.on_exceeded is 'A run whose call exceeds the budget: wait for the next period, fail, or warn (continue)';
+comment on column agent.budget.source is 'file: managed by walagent apply; sql: by SQL';
+comment on column agent.budget.version is 'Incremented by each change, so that no run waits for a budget that has changed';
+comment on column agent.budget.made_at is 'Time of creation';
+comment on column agent.budget.max_cost_per_question is 'US dollars that one question can use of it, with what its calls in progress reserve; NULL: no limit';
+comment on column agent.budget.max_tokens_per_question is 'The same in tokens';
+comment on column agent.budget.tenant is 'Tenant whose calls it limits';
+
+comment on table agent_internal.budget_use is 'What is spent of a budget, and reserved by calls in progress; shown in agent.budget_overview';
+comment on column agent_internal.budget_use.starts_at is 'Start of the period; a call counts in the period in which it is settled';
+comment on column agent_internal.budget_use.tenant is 'Tenant of the budget';
+
+comment on table agent.spend is 'Model calls by budget: reserved before the call, settled after it';
+comment on column agent.spend.run_id is 'Run of the call';
+comment on column agent.spend.call is 'Number of the call under the lease; a call without concurrent ones has the number of the step of its reply';
+comment on column agent.spend.budget_id is 'Budget that it counts in';
+comment on column agent.spend.lease is 'Lease of the run; the reservations of a lost lease are released';
+comment on column agent.spend.model is 'Model of the call';
+comment on column agent.spend.reserved_cost is 'Highest possible cost in US dollars';
+comment on column agent.spend.reserved_tokens is 'Highest possible number of tokens';
+comment on column agent.spend.cost is 'US dollars; the reserved cost if that of the reply is unknown';
+comment on column agent.spend.tokens is 'Input and output tokens; NULL: not settled';
+comment on column agent.spend.reserved_at is 'Time of the reservation';
+comment on column agent.spend.settled_at is 'When the actual cost was recorded; NULL: not yet';
+comment on column agent.spend.tenant is 'Tenant of the run';

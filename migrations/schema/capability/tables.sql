@@ -1,0 +1,13 @@
+-- What each capability may do: `grant PRIVILEGE on KIND OBJECT`.  The files called grants.sql write it.
+create table agent_internal.privilege (
+    kind         text not null check (kind in ('table', 'sequence', 'function')),
+    object       text not null,
+    privilege    text not null,
+    capabilities text[] not null check (capabilities <@ '{runner,viewer,approver,developer,asker,member}'),
+    primary key (kind, object, privilege)
+);
+
+-- Functions that keep the rights of the owner of the schema, and check tenants themselves.
+create table agent_internal.owner_function (
+    function regprocedure primary key
+);

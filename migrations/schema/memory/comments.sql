@@ -1,0 +1,26 @@
+comment on table agent.memory is 'Memories of agents, which outlast runs';
+comment on column agent.memory.tenant is 'Tenant that it belongs to';
+comment on column agent.memory.id is 'ID of the memory';
+comment on column agent.memory.agent is 'Agent that recalls it';
+comment on column agent.memory.kind is 'conversation, working (for a task), episodic (what happened), semantic (what is so) or procedural (how something is done)';
+comment on column agent.memory.key is 'Name of what it says; NULL: none';
+comment on column agent.memory.value is 'What it says: a text or a JSON document, at most 64 kB';
+comment on column agent.memory.thread_id is 'Thread in which alone it is recalled; NULL: everywhere';
+comment on column agent.memory.principal is 'Principal that it is about';
+comment on column agent.memory.importance is 'Importance, from 0 to 1';
+comment on column agent.memory.trust is 'trusted: a person stored it; untrusted: an agent did, from what others wrote';
+comment on column agent.memory.disputed is 'Whether somebody contradicted it';
+comment on column agent.memory.expires_at is 'When it is no longer recalled; NULL: never';
+comment on column agent.memory.run_id is 'Run that stored it; NULL: a person or an application';
+comment on column agent.memory.event_id is 'Event that it was learnt from';
+comment on column agent.memory.created_by is 'Principal that stored it';
+comment on column agent.memory.created_at is 'Time of the insert';
+comment on column agent.memory.access_count is 'How often it was recalled';
+comment on column agent.memory.accessed_at is 'When it was last recalled';
+comment on column agent.memory.superseded_by is 'Memory that replaced it';
+comment on column agent.memory.retracted_at is 'When it was withdrawn';
+comment on column agent.memory.embedding is 'Embedding of key and value; NULL: not embedded';
+comment on column agent.memory.embedding_model is 'Model of the embedding; only embeddings of the same model are compared';
+comment on column agent.memory.search is 'Words of key (weight A) and value (weight B)';
+
+comment on table agent_internal.memory_lock is 'A row for each agent with memories, locked while one is stored';

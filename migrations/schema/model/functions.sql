@@ -1,0 +1,101 @@
+-- Reject limits within which no call is possible: a run would fail before its first.
+--
+-- The same bound as in walagent.agent.models.cost, without the row: one token per byte of the request, and 256 tokens of
+-- output.
+create or replace function agent_internal.check_model(_agent agent.agent, _tools jsonb)
+    returns void
+    language plpgsql
+    stable
+as $$
+declare
+    _model agent.model;
+    _bytes bigint;
+    _least numeric;
+begin
+    _model := agent_internal.model_of(_agent.tenant, _agent.model);
+    if _agent.max_cost is null or _model.name is null then
+        return;
+    elsif _model.input_price is null or _model.output_price is null then
+        raise exception 'max_cost requires a model with prices, and model "%" has none', _model.name
+            using errcode = 'WA014',
+                  hint = 'Set input_price and output_price of the model, or limit the run by max_tokens.';
+    end if;
+    select 1500 + octet_length(_agent.system_prompt)
+           + coalesce(sum(octet_length(coalesce(t ->> 'description', ''))
+                          + octet_length(replace(replace((t -> 'input_schema')::text, ': ', ':'), ', ', ','))), 0) into _bytes
+      from jsonb_array_elements(_tools) t;
+    _least := (least(_bytes, _model.context_window)
+                   * greatest(_model.input_price, _model.cached_input_price, _model.cache_write_price)
+               + least(256, _agent.max_output_tokens, _model.max_output_tokens) * _model.output_price) / 1000000;
+    if _least > _agent.max_cost then
+        raise exception 'max_cost of % US dollars is too low: one call of model "%" can cost %',
+            trim_scale(_agent.max_cost), _model.name, trim_scale(round(_least, 6))
+            using errcode = 'WA014',
+                  hint = format('Use a max_cost of at least %s, or a less expensive model.', trim_scale(round(2 * _least, 6)));
+    end if;
+end;
+$$;
+
+-- Requeue the runs that wait because their model has no price.
+create or replace function agent_internal.wake_priced()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    update agent.run set next_attempt_at = agent_internal.now()
+     where id in (select r.id from agent.run r
+                   where r.state = 'waiting_retry' and r.error ->> 'unpriced' = new.name
+                     and (new.tenant is null or r.tenant = new.tenant)
+                   order by r.id for no key update skip locked);
+    perform pg_notify('walagent_runs', '');
+    return null;
+end;
+$$;
+
+-- The model of a name for a tenant: its own, or the shared one.
+create or replace function agent_internal.model_of(_tenant text, _name text)
+    returns agent.model
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select m from agent.model m
+     where m.name = _name and m.scope in ('', _tenant)
+     order by m.scope desc limit 1
+$$;
+comment on function agent_internal.model_of(text, text) is 'The model of a name for a tenant: its own, or the shared one';
+
+-- A credential belongs to one tenant, or to the shared models: no tenant's calls are paid with the key of another.
+create or replace function agent_internal.check_credential()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if exists (select from agent.model m where m.credential = new.credential and m.scope <> coalesce(new.tenant, '')) then
+        raise exception 'credential "%" of model "%" is used by models of another tenant, or by shared ones', new.credential, new.name
+            using errcode = 'WA014', hint = 'Use another name, of a variable or file with a key of its own.';
+    end if;
+    return null;
+end;
+$$;
+
+-- Raises WA014 if a tenant has no enabled model of the name.
+create or replace function agent_internal.check_model(_name text, _tenant text)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if (agent_internal.model_of(_tenant, _name)).enabled is not true then
+        raise exception 'model "%" does not exist or is not enabled', _name
+            using errcode = 'WA014',
+                  hint = agent_internal.suggest(_name, (select array_agg(distinct name) from agent.model
+                                                         where enabled and scope in ('', _tenant)));
+    end if;
+end;
+$$;

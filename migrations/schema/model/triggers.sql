@@ -1,0 +1,10 @@
+create trigger wake_priced
+    after update of input_price, output_price on agent.model
+    for each row when (new.input_price is not null and new.output_price is not null)
+    execute function agent_internal.wake_priced();
+
+create trigger audit_change after insert or update or delete on agent.model
+    for each row execute function agent_internal.audit_change('model', 'name', '');
+
+create trigger check_credential after insert or update of credential, tenant on agent.model
+    for each row when (new.credential is not null) execute function agent_internal.check_credential();

@@ -1,0 +1,16 @@
+insert into agent_internal.privilege (kind, object, privilege, capabilities) values
+    ('table', 'agent.approval_link', 'select', '{runner}'),
+    ('table', 'agent.channel', 'select', '{runner,viewer}'),
+    ('table', 'agent.delivery', 'select', '{runner,viewer}'),
+    ('table', 'agent.notification', 'select', '{runner,viewer}'),
+    ('table', 'agent.outbox', 'select', '{runner,viewer}'),
+    ('function', 'agent.send(text, text, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.builtin_send(bigint, text, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.decide_as(text, name, bigint, boolean, text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.decide_from_slack(text, bigint, text, boolean)', 'execute', '{runner}'),
+    ('function', 'agent_internal.enqueue_delivery(text, text, jsonb, bigint, text, text, text, text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.leads_to_host(text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.link_token(agent.approval_link)', 'execute', '{runner}'),
+    ('function', 'agent_internal.notify_event(text, text, text, jsonb, bigint, text, agent.approval)', 'execute', '{runner}'),
+    ('function', 'agent_internal.open_link(text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.use_link(text, boolean, text)', 'execute', '{runner}');

@@ -1,0 +1,11 @@
+create trigger audit_change after insert or update or delete on agent.channel
+    for each row execute function agent_internal.audit_change('channel', 'name', 'kind,enabled,principal');
+
+create trigger audit_change after insert or update or delete on agent.notification
+    for each row execute function agent_internal.audit_change('notification', 'event,channel', '');
+
+create constraint trigger wake_delivery
+    after update of run_id on agent.outbox
+    deferrable initially deferred
+    for each row
+    execute function agent_internal.wake_delivery();

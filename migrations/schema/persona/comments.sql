@@ -1,0 +1,24 @@
+comment on table agent.persona is 'Personas: who agents are; several agents can share one';
+comment on column agent.persona.tenant is 'Tenant that it belongs to';
+comment on column agent.persona.name is 'Name that agents use';
+comment on column agent.persona.version is 'Incremented by each change';
+comment on column agent.persona.system_prompt is 'Instructions for the model, before those of the agent';
+comment on column agent.persona.traits is 'Traits by name; part of the prompt';
+comment on column agent.persona.rules is 'Rules, in order; part of the prompt';
+comment on column agent.persona.model is 'Model of agents that name none';
+comment on column agent.persona.parameters is 'Sent with every call; override those of the model, and are overridden by those of the agent';
+comment on column agent.persona.max_steps is 'Maximum number of replies of the model in one run; of this limit and the agent''s, the lower applies, and so with all that follow';
+comment on column agent.persona.max_tokens is 'Maximum tokens of one run; NULL: no limit';
+comment on column agent.persona.max_cost is 'Maximum cost of one run in US dollars; NULL: no limit';
+comment on column agent.persona.max_seconds is 'Maximum duration of one run in seconds; NULL: no limit';
+comment on column agent.persona.max_output_tokens is 'Maximum output tokens of one call; NULL: no limit';
+comment on column agent.persona.requests_per_minute is 'Maximum calls of models in any minute by all agents of the persona together; NULL: no limit';
+comment on column agent.persona.updated_at is 'Time of the last change';
+
+comment on table agent.persona_version is 'Versions of personas, which never change';
+comment on column agent.persona_version.tenant is 'Tenant of the persona';
+comment on column agent.persona_version.persona is 'Persona';
+comment on column agent.persona_version.version is 'Number of the version';
+comment on column agent.persona_version.definition is 'The row of agent.persona';
+comment on column agent.persona_version.made_by is 'Principal that made it';
+comment on column agent.persona_version.made_at is 'Time of the change';

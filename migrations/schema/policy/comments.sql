@@ -1,0 +1,23 @@
+comment on table agent.policy is 'Policies: what is allowed, refused, changed or decided by a person where agents act';
+comment on column agent.policy.tenant is 'Tenant whose calls it applies to';
+comment on column agent.policy.name is 'Name in refusals and commands';
+comment on column agent.policy.point is 'Where it applies: tool, egress, retrieval, or node of a workflow';
+comment on column agent.policy.phase is 'before, after (not of egress), or error (of a tool): instead of after, if the call failed';
+comment on column agent.policy.condition is 'Boolean SQL expression over call, a jsonb; NULL: every call';
+comment on column agent.policy.action is 'allow: no later policy is asked; deny; require: a person approves; escalate: the same, and it is recorded; transform: change the call';
+comment on column agent.policy.expression is 'transform: SQL expression over call that returns the changed call';
+comment on column agent.policy.message is 'Reason of a refusal, for the model and for people; empty: its name';
+comment on column agent.policy.priority is 'Order of evaluation, lowest first; then by name';
+comment on column agent.policy.enabled is 'Whether it applies';
+comment on column agent.policy.run_as is 'Role that condition and expression are executed as';
+comment on column agent.policy.search_path is 'search_path of condition and expression: that of the role that created it';
+comment on column agent.policy.updated_at is 'Time of the last change';
+
+comment on table agent.egress_rule is 'Targets of requests that a tenant allows; without rows, those that the configuration of the worker allows';
+comment on column agent.egress_rule.tenant is 'Tenant';
+comment on column agent.egress_rule.scheme is 'http or https';
+comment on column agent.egress_rule.host is 'Exact host, in lower case; no pattern';
+comment on column agent.egress_rule.port is 'Exact port';
+comment on column agent.egress_rule.methods is 'Methods that are allowed';
+comment on column agent.egress_rule.max_bytes is 'Maximum size of a request''s body, and of what is read of the answer';
+comment on column agent.egress_rule.requests_per_minute is 'Maximum requests in any minute, by all processes together';

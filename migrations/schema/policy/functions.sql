@@ -1,0 +1,243 @@
+create or replace function agent_internal.checked_policy(_op text, old agent.policy, new agent.policy, _schemas name[])
+    returns agent.policy
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not agent.has_role('developer') then
+        raise exception 'principal "%" may not change policies', agent.current_principal()
+            using errcode = '42501', hint = 'A principal needs the role developer.';
+    elsif not pg_has_role(current_user, new.run_as, 'member') then
+        raise exception 'must be a member of role "%" to create a policy that runs as it', new.run_as using errcode = '42501';
+    end if;
+    if _op = 'INSERT' then
+        new.search_path := coalesce(new.search_path, (select string_agg(quote_ident(s), ', ' order by n)
+                                                        from unnest(_schemas) with ordinality as x (s, n)), '');
+    end if;
+    new.updated_at := now();
+    return new;
+end;
+$$;
+
+-- Functions are called by their qualified name, and no operator is used: the search_path is still that of the caller.
+create or replace function agent_internal.check_policy()
+    returns trigger
+    language plpgsql
+as $$
+begin
+    new := agent_internal.checked_policy(tg_op, old, new, pg_catalog.current_schemas(false));
+    return new;
+end;
+$$;
+
+-- Evaluate an expression of a policy over a call.
+--
+-- What it does is rolled back: settings, cursors, rows.  Raises what the expression raises, and WA016 if its role has no
+-- trampoline.
+create or replace function agent_internal.evaluate(_policy agent.policy, _expression text, _call jsonb)
+    returns text
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _through constant text := agent_internal.trampoline_of(_policy.run_as);
+    _value   text;
+    _done    boolean := false;
+begin
+    begin
+        perform set_config('transaction_read_only', 'on', true);
+        execute format('select %s($1, $2, null, $3, false, false)', _through) into _value
+          using format('select (%s)::text from (select $1 as call) as c', _expression), _call,
+                concat_ws(', ', nullif(_policy.search_path, ''), 'pg_temp');
+        _done := true;
+        raise exception 'evaluated';
+    exception when others or assert_failure then
+        if not _done then
+            raise;
+        end if;
+    end;
+    return _value;
+end;
+$$;
+
+-- What the policies of a tenant decide about a call.
+--
+-- Args: _call: what is about to happen, or has: see docs/tools.md.
+--       _tenant: NULL: that of the caller.
+-- Returns: action: allow, deny, require (a person has to approve); reason, policy: of that action, NULL if no policy has allowed it;
+--          call: as changed by policies.
+-- Raises WA016 if the role of a policy has no trampoline: the worker makes it, and asks again.
+create or replace function agent_internal.decide_policy(_point text, _phase text, _call jsonb, _tenant text default null)
+    returns jsonb
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _identity constant text := coalesce(current_setting('walagent.identity', true), '');
+    _policy   agent.policy;
+    _verdict  jsonb := jsonb_build_object('action', 'allow', 'reason', null, 'policy', null);
+    _found    text;
+    _applies  boolean;
+    _reason   text;
+    _state    text;
+begin
+    _tenant := coalesce(_tenant, agent.current_tenant());
+    if _tenant is null or _call is null then
+        return jsonb_build_object('action', 'deny', 'reason', 'the tenant of the call is unknown', 'policy', null, 'call', _call);
+    end if;
+    if agent.current_tenant() is distinct from _tenant then
+        perform agent_internal.assume(_tenant, coalesce(_call ->> 'agent', 'walagent'));
+    end if;
+    for _policy in
+        select * from agent.policy p
+         where p.tenant = _tenant and p.point = _point and p.phase = _phase and p.enabled
+         order by p.priority, p.name
+    loop
+        _reason := coalesce(nullif(_policy.message, ''), format('policy "%s"', _policy.name));
+        begin
+            _applies := true;
+            if _policy.condition is not null then
+                _applies := agent_internal.evaluate(_policy, format('(%s)::boolean', _policy.condition), _call)::boolean;
+            end if;
+            if _applies and _policy.action = 'transform' then
+                _found := agent_internal.evaluate(_policy, _policy.expression, _call);
+                if jsonb_typeof(_found::jsonb) is distinct from 'object' then
+                    _applies := null;
+                end if;
+            end if;
+            if _applies is null then
+                _reason := format('policy "%s" returned NULL', _policy.name);
+            end if;
+        exception when others or assert_failure then
+            get stacked diagnostics _state = returned_sqlstate;
+            if _state ~ '^(08|40|53|57P|55P03|WA016)' then
+                raise;
+            end if;
+            _applies := null;
+            _reason := format('policy "%s" failed (SQLSTATE %s)', _policy.name, _state);
+        end;
+        if _applies is null or _applies and _policy.action = 'deny' then
+            _verdict := jsonb_build_object('action', 'deny', 'reason', _reason, 'policy', _policy.name);
+            exit;
+        elsif not _applies then
+            continue;
+        end if;
+        case _policy.action
+            when 'allow' then
+                if _verdict ->> 'action' = 'allow' then
+                    _verdict := _verdict || jsonb_build_object('policy', _policy.name);
+                end if;
+                exit;
+            when 'transform' then _call := _found::jsonb;
+            else
+                _verdict := jsonb_build_object('action', 'require', 'reason', _reason, 'policy', _policy.name);
+                if _policy.action = 'escalate' then
+                    perform agent_internal.audit('policy.escalated', _policy.name, jsonb_build_object(
+                        'point', _point, 'phase', _phase, 'run', _call -> 'run', 'agent', _call -> 'agent', 'tool', _call -> 'tool'), _tenant);
+                end if;
+        end case;
+    end loop;
+    perform set_config('walagent.identity', _identity, true);
+    return _verdict || jsonb_build_object('call', _call);
+end;
+$$;
+comment on function agent_internal.decide_policy(text, text, jsonb, text) is 'What the policies of a tenant decide about a call';
+
+-- The same for a worker, on a connection for code of others.
+--
+-- Args: _request: signed: point, phase, call, tenant.
+create or replace function agent_signed.decide_policy(_request text, _signature bytea)
+    returns jsonb
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _asked constant jsonb := agent_internal.signed(_request, _signature);
+begin
+    return agent_internal.decide_policy(_asked ->> 'point', _asked ->> 'phase', _asked -> 'call', _asked ->> 'tenant');
+end;
+$$;
+comment on function agent_signed.decide_policy(text, bytea) is 'What the policies of a tenant decide about a call, for a worker';
+
+-- Create the trampolines of the policies' roles, as the worker.  A role that it cannot become gets none, and its policies
+-- deny.
+create or replace function agent_internal.make_policy_trampolines()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _role name;
+begin
+    for _role in select distinct p.run_as from agent.policy p where p.enabled order by 1 loop
+        begin
+            perform agent_internal.make_trampoline(_role);
+        exception when sqlstate 'WA008' or sqlstate 'WA016' then
+            raise warning 'policies of role "%" cannot be evaluated: %', _role, sqlerrm;
+        end;
+    end loop;
+end;
+$$;
+comment on function agent_internal.make_policy_trampolines() is 'Create the functions as which policies are evaluated';
+
+-- Whether a request may be sent, by the rules and policies of a tenant; it is then counted.
+--
+-- The worker also requires that its own configuration allows the host, and that the address is public: no row here allows more.
+--
+-- Args: _about: what else policies see.
+-- Returns action: allow, with max_bytes; deny or require, with reason; wait, with seconds, until there is room in the limit.
+create or replace function agent_internal.check_egress(_tenant text, _url text, _method text, _about jsonb default '{}')
+    returns jsonb
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _parts   constant text[] := regexp_match(_url, '^(https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::([0-9]{1,5}))?([/?].*)?$');
+    _scheme  constant text := _parts[1];
+    _host    constant text := rtrim(lower(_parts[2]), '.');
+    _port    constant integer := coalesce(_parts[3]::integer, case _parts[1] when 'https' then 443 else 80 end);
+    _named   constant text := format('%s://%s:%s', _scheme, _host, _port);
+    _rule    agent.egress_rule;
+    _ruled   constant boolean := exists (select from agent.egress_rule r where r.tenant = _tenant);
+    _verdict jsonb;
+    _wait    double precision;
+begin
+    if _parts is null or _method is null or _tenant is null then
+        return jsonb_build_object('action', 'deny', 'reason', 'the target of the request is not a plain URL');
+    end if;
+    select * into _rule from agent.egress_rule r
+     where r.tenant = _tenant and r.scheme = _scheme and r.host = _host and r.port = _port and upper(_method) = any (r.methods);
+    _verdict := agent_internal.decide_policy('egress', 'before', _about || jsonb_build_object(
+        'scheme', _scheme, 'host', _host, 'port', _port, 'method', upper(_method), 'listed', _rule.host is not null), _tenant);
+    if _verdict ->> 'action' <> 'allow' then
+        return _verdict - 'call';
+    elsif _ruled and _rule.host is null and _verdict ->> 'policy' is null then
+        return jsonb_build_object('action', 'deny', 'reason', format('%s %s is not among the egress rules', upper(_method), _named));
+    end if;
+    if _rule.host is not null then
+        _wait := agent_internal.take_rate(_tenant, array['egress ' || _named], array[_rule.requests_per_minute]);
+        if _wait is not null then
+            return jsonb_build_object('action', 'wait', 'seconds', _wait, 'reason', format('requests_per_minute of %s reached', _named));
+        end if;
+    end if;
+    return jsonb_build_object('action', 'allow', 'max_bytes', _rule.max_bytes);
+end;
+$$;
+comment on function agent_internal.check_egress(text, text, text, jsonb) is 'Whether a request may be sent, by the rules and policies of a tenant';
+
+create or replace function agent_signed.check_egress(_request text, _signature bytea)
+    returns jsonb
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _asked constant jsonb := agent_internal.signed(_request, _signature);
+begin
+    return agent_internal.check_egress(_asked ->> 'tenant', _asked ->> 'url', _asked ->> 'method', _asked -> 'about');
+end;
+$$;
+comment on function agent_signed.check_egress(text, bytea) is 'Whether a request may be sent, for a worker';

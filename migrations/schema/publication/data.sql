@@ -1,0 +1,1 @@
+select agent_internal.republish();

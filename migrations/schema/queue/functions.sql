@@ -1,0 +1,158 @@
+-- The queue of a detached attachment stays: its runs are executed, also those of changes that committed before and are
+-- ingested later.  If the attachment is paused, its runs are cancelled, except those that are being executed or wait for
+-- an approval.  agent_internal.prune_rest() removes the queue.
+create or replace function agent_internal.detach_queue()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    update agent_internal.queue set paused = old.paused where id = old.id and paused <> old.paused;
+    if old.paused then
+        perform agent_internal.cancel_runs(array(select r.id from agent.run r where r.queue_id = old.id));
+    end if;
+    return null;
+end;
+$$;
+
+-- Mark queues that may have runs to claim, and notify the workers.  Called late in a transaction: it locks the
+-- queues, by ID, and every claim and every ingestion needs them.
+create or replace function agent_internal.wake_queues(_queues bigint[])
+    returns void
+    language plpgsql
+as $$
+begin
+    update agent_internal.queue set queued = true
+     where id in (select id from agent_internal.queue where id = any (_queues) order by id for no key update);
+    perform pg_notify('walagent_runs', '');
+end;
+$$;
+
+-- The transaction of a person can stay open for a long time, and every claim and every ingestion needs the queue: it
+-- is updated at commit.
+create or replace function agent_internal.notify_queue()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    update agent_internal.queue set queued = true where id = new.queue_id and not queued;
+    perform pg_notify('walagent_runs', '');
+    return null;
+end;
+$$;
+
+-- How many more runs of a tenant can be executed: NULL: any number; 0 also for one that is disabled or does not exist.
+--
+-- Args: _lock: claims of one tenant wait for each other no longer than this: the second one takes nothing.
+create or replace function agent_internal.room_of(_tenant text, _lock boolean default false)
+    returns integer
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _max    integer;
+    _active boolean;
+begin
+    if _tenant is null then
+        return null;
+    end if;
+    select t.max_running, t.active into _max, _active from agent.tenant t where t.name = _tenant;
+    if _active is not true then
+        return 0;
+    elsif _max is null then
+        return null;
+    end if;
+    if _lock then
+        perform from agent.tenant t where t.name = _tenant for no key update skip locked;
+        if not found then
+            return 0;
+        end if;
+    end if;
+    return greatest(0, _max - (select count(*) from agent.run r where r.state = 'running' and r.tenant = _tenant));
+end;
+$$;
+comment on function agent_internal.room_of(text, boolean) is 'How many more runs of a tenant can be executed';
+
+-- How many more runs of a tenant can wait in its queues; NULL: any number.
+create or replace function agent_internal.queue_room_of(_tenant text)
+    returns integer
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+as $$
+declare
+    _max constant integer := (select t.max_queued from agent.tenant t where t.name = _tenant);
+begin
+    if _max is null then
+        return null;
+    end if;
+    return _max - (select count(*) from (
+        select from agent_internal.queue q
+                    join agent.run r on r.queue_id = q.id and r.tenant = _tenant and r.state = 'pending'
+                                        and r.blocked_by is null and r.not_before is null
+         where q.tenant = _tenant and q.queued
+         limit _max) as waiting);
+end;
+$$;
+comment on function agent_internal.queue_room_of(text) is 'How many more runs of a tenant can wait in its queues';
+
+-- Refuse a person who adds to the queues of its tenant while they are full.  Not locked: of many at once, some more are
+-- accepted.  What a tool does belongs to a run that was accepted.  Raises WA028.
+create or replace function agent_internal.check_queue()
+    returns void
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if session_user <> agent_internal.tools_login() and agent_internal.queue_room_of(agent.current_tenant()) <= 0 then
+        raise exception 'the queues of tenant "%" are full', agent.current_tenant() using errcode = 'WA028',
+            detail = format('max_queued is %s.', (select t.max_queued from agent.tenant t where t.name = agent.current_tenant())),
+            hint = 'Repeat it later, or let the operator raise agent.tenant.max_queued.';
+    end if;
+end;
+$$;
+comment on function agent_internal.check_queue() is 'Raise WA028 if the queues of the tenant of the caller are full';
+
+-- The queue of a kind under a name in a tenant, which is created on first use.
+create or replace function agent_internal.queue_of(_kind text, _name text, _tenant text default agent.current_tenant())
+    returns bigint
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _id bigint;
+begin
+    select q.id into _id from agent_internal.queue q where q.tenant = _tenant and q.kind = _kind and q.name = _name;
+    if not found then
+        insert into agent_internal.queue as q (tenant, kind, name) values (_tenant, _kind, _name)
+        on conflict (tenant, kind, name) where name is not null do update set name = q.name
+        returning q.id into _id;
+    end if;
+    return _id;
+end;
+$$;
+comment on function agent_internal.queue_of(text, text, text) is 'The queue of a kind under a name in a tenant';
+
+-- The queue of an attachment; see attachment/attach.sql.
+create or replace function agent_internal.sync_queue()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    insert into agent_internal.queue (id, kind, attachment_id, cap, paused)
+    select id, case when turns ? 'worker' then 'worker'
+                    when relation = 'agent.event'::regclass then 'turn' else 'agent' end, id, cap, paused
+      from agent.attachment where id = new.id
+    on conflict (id) do update set kind = excluded.kind, cap = excluded.cap, paused = excluded.paused, queued = true;
+    return null;
+end;
+$$;

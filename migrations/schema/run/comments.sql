@@ -1,0 +1,53 @@
+comment on table agent.run is 'Runs: one for each matching change, row of a backfill, or question';
+comment on column agent.run.id is 'Run ID';
+comment on column agent.run.kind is 'agent: an agent acts on a change; question: a person asked the database; other kinds have no attachment';
+comment on column agent.run.reason is 'change, backfill, manual or question';
+comment on column agent.run.queue_id is 'Queue that it is claimed from';
+comment on column agent.run.principal is 'Login that asked the question; NULL for kind agent, which acts as the roles of its attachment version';
+comment on column agent.run.attachment_id is 'Attachment that it acts for; NULL for a question';
+comment on column agent.run.attachment_version is 'Version of the attachment that it is pinned to; NULL for a question';
+comment on column agent.run.generation is 'Generation of the slot; 0: not from a slot';
+comment on column agent.run.commit_lsn is 'Commit LSN of the change; NULL: not from the WAL';
+comment on column agent.run.ordinal is 'Number of the change in its transaction, from 0; NULL: not from the WAL';
+comment on column agent.run.committed_at is 'Commit time of the change';
+comment on column agent.run.change is '{"op", "schema", "table", "new", "old", "unchanged", "truncated"} from the WAL';
+comment on column agent.run.key is 'Primary key of the row, as text';
+comment on column agent.run.ordering_key is 'Runs of one queue with equal ordering keys are executed one at a time, in order of ID';
+comment on column agent.run.backfill_key is 'Primary key of the row of a backfill';
+comment on column agent.run.cause_run is 'Run whose write-back made the change';
+comment on column agent.run.depth is 'Number of agents'' writes in the chain that caused it';
+comment on column agent.run.state is 'State of the run';
+comment on column agent.run.blocked_by is 'Earlier unfinished run with the same ordering key';
+comment on column agent.run.not_before is 'End of the debounce window; until then it collects changes';
+comment on column agent.run.attempt is 'Number of attempts; one that does not count is subtracted';
+comment on column agent.run.max_attempts is 'Maximum number of failed attempts';
+comment on column agent.run.lease is 'Incremented by each claim; a worker with an older number can write nothing';
+comment on column agent.run.lease_expires_at is 'When the lease expires unless it is extended';
+comment on column agent.run.worker is 'Worker of the last claim';
+comment on column agent.run.next_attempt_at is 'When waiting_retry ends';
+comment on column agent.run.cancel_requested is 'Whether its worker is to stop it';
+comment on column agent.run.result is 'Text with which the model ended';
+comment on column agent.run.error is 'Reason of a failure, pause or wait: {"reason", "sqlstate"}';
+comment on column agent.run.tokens is 'Input and output tokens, recorded when the run ends or waits';
+comment on column agent.run.cost is 'US dollars, recorded with the tokens; NULL: none or unknown';
+comment on column agent.run.created_at is 'Time of the insert';
+comment on column agent.run.started_at is 'Time of the first claim since the last retry';
+comment on column agent.run.finished_at is 'Time of the end';
+comment on column agent.run.tenant is 'Tenant in which it is executed';
+
+comment on table agent_internal.merged_change is 'Changes that were merged into the run of an earlier change by debounce';
+comment on column agent_internal.merged_change.tenant is 'Tenant of the run';
+
+comment on table agent_internal.deferred_change is 'Changes whose evaluation is deferred because their attachment is broken; each has a pending run';
+comment on column agent_internal.deferred_change.change is 'json, not jsonb: it can contain bytes of a SQL_ASCII database, as \udcXX';
+comment on column agent_internal.deferred_change.tenant is 'Tenant of the run';
+
+comment on table agent.worker is 'Processes that execute runs, with the time of their last heartbeat';
+comment on column agent.worker.name is 'Name of the process';
+comment on column agent.worker.started_at is 'Time of the start';
+comment on column agent.worker.seen_at is 'Time of the last heartbeat';
+comment on column agent.worker.version is 'Version of walagent';
+comment on column agent.worker.slots is 'Maximum number of concurrent runs';
+
+comment on table agent_internal.cancel_request is 'Requests to cancel a run that a step has locked; the next tick applies them';
+comment on column agent_internal.cancel_request.tenant is 'Tenant of the run';

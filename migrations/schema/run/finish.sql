@@ -1,0 +1,212 @@
+-- End a run, or release it without ending it.
+
+create or replace function agent_internal.unblock(_run bigint)
+    returns boolean
+    language plpgsql
+as $$
+begin
+    update agent.run set blocked_by = null where blocked_by = _run;
+    return found;
+end;
+$$;
+
+-- Record the last reply and end the run, in one round trip.  Ending it comes first, as the fence.
+--
+-- Args: _call: as in agent_internal.record_step().
+create or replace function agent_internal.finish_with_step(
+    _run bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _step_cost numeric,
+    _duration_ms integer, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
+    _call integer default null
+)
+    returns boolean
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _unblocked boolean;
+begin
+    _unblocked := agent_internal.finish_run(_run, _lease, _state, _result, _error, _tokens, _cost);
+    perform agent_internal.insert_step(_run, _seq, _kind, _content, _usage, _step_cost, _duration_ms);
+    if _call is not null then
+        perform agent_internal.settle(_run, _lease, _call, _usage, _step_cost);
+        perform agent_internal.release(_run);
+    end if;
+    return _unblocked;
+end;
+$$;
+comment on function agent_internal.finish_with_step(bigint, bigint, integer, text, jsonb, integer[], numeric, integer, agent.run_state, text, jsonb, bigint, numeric, integer) is 'Record the last step of a run and end it';
+
+-- Release the runs that a stopping worker holds; their attempts do not count.
+create or replace function agent_internal.release_runs(_worker text)
+    returns void
+    language plpgsql
+as $$
+declare
+    _queues bigint[];
+begin
+    with held as (
+        select id from agent.run
+         where lease_expires_at is not null and worker = _worker
+         order by id for no key update
+    ), freed as (
+        update agent.run r
+           set state = case when r.cancel_requested then 'cancelled' else 'pending' end::agent.run_state,
+               lease_expires_at = null,
+               attempt = greatest(0, r.attempt - 1),
+               cancel_requested = false,
+               finished_at = case when r.cancel_requested then agent_internal.now() end
+          from held where r.id = held.id
+        returning r.id, r.queue_id, r.state
+    ), opened as (
+        update agent.run b set blocked_by = null
+          from freed f where b.blocked_by = f.id and agent_internal.is_final(f.state)
+    )
+    select array_agg(distinct queue_id) into _queues from freed;
+    if _queues is not null then
+        perform agent_internal.wake_queues(_queues);
+        perform agent_internal.release_lost();
+    end if;
+end;
+$$;
+
+-- Release a run without ending it: until a time, until a person has decided, or for any worker to claim.
+--
+-- Args: _refund: do not count the attempt, because the wait is no failure of the run.
+create or replace function agent_internal.park_run(
+    _run bigint, _lease bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb,
+    _tokens bigint, _cost numeric, _reserved boolean default false
+)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.fence(_run, _lease);
+    if _state not in ('pending', 'waiting_retry') and not agent_internal.is_runner() then
+        raise exception 'role "%" may not let run % wait for a person', agent.current_principal(), _run using errcode = '42501';
+    end if;
+    update agent.run
+       set state = _state, lease_expires_at = null, error = _error, tokens = _tokens, cost = _cost,
+           next_attempt_at = case when _state = 'waiting_retry' then agent_internal.now() + _delay end,
+           attempt = greatest(0, attempt - _refund::integer)
+     where id = _run;
+    if _reserved then
+        perform agent_internal.release(_run);
+    end if;
+end;
+$$;
+comment on function agent_internal.park_run(bigint, bigint, agent.run_state, interval, boolean, jsonb, bigint, numeric, boolean) is 'Release a run that the caller holds without ending it';
+
+create or replace function agent_internal.record_many(_records jsonb)
+    returns table (run_id bigint, unblocked boolean, failed text)
+    language plpgsql
+    set plan_cache_mode = force_generic_plan  -- planning for each length of the arrays costs more than executing
+as $$
+#variable_conflict use_column
+declare
+    _given agent_internal.run_record[] := array(select e from jsonb_populate_recordset(null::agent_internal.run_record, _records) e);
+    _held  bigint[];
+    _late  bigint[];
+    _busy  bigint[];
+    _done  bigint[];
+    _ended bigint[];
+    _freed bigint[];
+begin
+    if (select count(*) > count(distinct e.run) from unnest(_given) e) then
+        raise exception 'records contain a run twice' using errcode = '22023';
+    end if;
+    with held as (
+        select r.id, r.lease_expires_at < agent_internal.now() and e.state is null as late
+          from agent.run r join unnest(_given) e on r.id = e.run
+         where r.lease_expires_at is not null
+           and r.lease = e.lease  -- planted: no-fence-of-runs/record
+           and (not r.cancel_requested or e.state in ('cancelled', 'succeeded'))
+         order by r.id
+           for no key update of r skip locked
+    )
+    select coalesce(array_agg(id), '{}'), coalesce(array_agg(id) filter (where late), '{}') into _held, _late from held;
+    if _late <> '{}' then  -- as agent_internal.fence
+        update agent.run r set lease_expires_at = agent_internal.now() + interval '10 seconds' where r.id = any (_late);
+    end if;
+    -- The runs that wait for these, in a statement of its own: no claim marks another one from here on.
+    with free as materialized (
+        select r.id from agent.run r where r.blocked_by = any (_held) order by r.id for no key update skip locked
+    )
+    select array(select r.blocked_by from agent.run r
+                  where r.blocked_by = any (_held) and r.id not in (select id from free)) into _busy;
+    if _busy <> '{}' then
+        _held := array(select e.run from unnest(_given) e
+                        where e.run = any (_held) and (e.state is null or e.run <> all (_busy)));
+    end if;
+    with recorded as (
+        insert into agent.step (tenant, run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
+                                output_tokens, cost, duration_ms)
+        select r.tenant, e.run, e.seq, e.kind, e.content, e.usage[1], e.usage[2], e.usage[3], e.usage[4], e.step_cost, e.duration_ms
+          from unnest(_given) e join agent.run r on r.id = e.run
+         where e.run = any (_held)
+           and (e.seq = 0 or exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq - 1))
+        on conflict do nothing
+        returning run_id
+    ), ended as (
+        update agent.run r
+           set state = e.state, result = e.result,
+               error = case when r.cancel_requested and e.state = 'cancelled' then r.error else e.error end,
+               tokens = coalesce(e.tokens, 0), cost = e.cost,
+               lease_expires_at = null, finished_at = agent_internal.now(), cancel_requested = false
+          from unnest(_given) e
+         where r.id = e.run and r.id = any (_held) and e.state is not null
+           and (e.seq is null or r.id in (select run_id from recorded))
+        returning r.id
+    )
+    select array(select run_id from recorded union select id from ended), array(select id from ended) into _done, _ended;
+    _freed := array(select r.blocked_by from agent.run r where r.blocked_by = any (_ended));
+    update agent.run r set blocked_by = null where r.blocked_by = any (_freed);
+    return query
+        select e.run, e.run = any (_freed),
+               case when e.run = any (_done) then null
+                    when e.run = any (_held)
+                         and exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq) then 'WA004'
+                    when e.run = any (_held) then 'WA001'
+                    else coalesce((
+                         select case when r.cancel_requested and e.state is distinct from 'cancelled'
+                                           and e.state is distinct from 'succeeded' then 'WA002' else '55P03' end
+                            from agent.run r
+                           where r.id = e.run and r.lease = e.lease and r.lease_expires_at is not null), 'WA001') end
+          from unnest(_given) e;
+end;
+$$;
+comment on function agent_internal.record_many(jsonb) is 'Record a step, the end, or both, of each of many runs';
+
+create or replace function agent_internal.finish_run(
+    _run bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
+    _reserved boolean default false
+)
+    returns boolean
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _unblocked boolean;
+begin
+    update agent.run
+       set state = _state, result = _result,
+           error = case when cancel_requested and _state = 'cancelled' then error else _error end, tokens = _tokens, cost = _cost,
+           lease_expires_at = null, finished_at = agent_internal.now(), cancel_requested = false
+     where id = _run
+       and lease = _lease and lease_expires_at is not null  -- planted: no-fence-of-runs/finish
+       and (not cancel_requested or _state in ('cancelled', 'succeeded'))
+       and agent_internal.may_hold(kind, principal, tenant);
+    if not found then
+        perform agent_internal.fence(_run, _lease);  -- raises the reason
+    end if;
+    _unblocked := agent_internal.unblock(_run);
+    if _reserved then
+        perform agent_internal.release(_run);
+    end if;
+    return _unblocked;
+end;
+$$;
+comment on function agent_internal.finish_run(bigint, bigint, agent.run_state, text, jsonb, bigint, numeric, boolean) is 'End a run that the caller holds';

@@ -1,0 +1,109 @@
+create or replace function agent_internal.is_final(_state agent.run_state)
+    returns boolean
+    language sql
+    immutable
+as $$ select _state in ('succeeded', 'failed', 'dead', 'cancelled', 'skipped') $$;
+
+-- The transitions.  Only agent.retry() requeues `failed`, `dead` and `cancelled`.
+create or replace function agent_internal.may_follow(_old agent.run_state, _new agent.run_state)
+    returns boolean
+    language sql
+    immutable
+as $$
+    select case _old
+        when 'pending' then _new in ('running', 'cancelled', 'dead', 'skipped')
+        when 'running' then _new in ('pending', 'waiting_approval', 'waiting_retry', 'needs_review',
+                                     'succeeded', 'failed', 'dead', 'cancelled', 'skipped')
+        when 'waiting_approval' then _new in ('pending', 'cancelled', 'failed')
+        when 'waiting_retry' then _new in ('pending', 'cancelled', 'dead')
+        when 'needs_review' then _new in ('pending', 'cancelled', 'failed')
+        when 'failed' then _new = 'pending'
+        when 'dead' then _new = 'pending'
+        when 'cancelled' then _new = 'pending'
+        else false
+    end
+$$;
+
+create or replace function agent_internal.check_transition()
+    returns trigger
+    language plpgsql
+as $$
+begin
+    if not agent_internal.may_follow(old.state, new.state) then
+        raise exception 'cannot change the state of run % from % to %', old.id, old.state, new.state
+            using errcode = 'WA003',
+                  hint = 'See "States of a run" in docs/concepts.md.';
+    end if;
+    return new;
+end;
+$$;
+
+-- Whether the caller reads all runs of its tenant.  For a login of no principal, its privileges decide.
+create or replace function agent_internal.sees_runs()
+    returns boolean
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return not (agent_internal.identity()).named or agent.has_role('viewer') or agent.has_role('approver') or agent.has_role('auditor');
+end;
+$$;
+comment on function agent_internal.sees_runs() is 'Whether the caller reads all runs of its tenant';
+
+-- The columns of each attachment's table that the caller's own login can read, by attachment; NULL: it sees all changes.
+create or replace function agent_internal.readable()
+    returns jsonb
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _me constant record := agent_internal.identity();
+begin
+    if _me.named then
+        if exists (select from agent.role_grant g
+                    where g.tenant = _me.tenant and g.principal = _me.principal and g.role in ('approver', 'admin')
+                      and (g.expires_at is null or g.expires_at > agent_internal.now())) then
+            return null;
+        end if;
+    elsif has_function_privilege(session_user, 'agent.approve(bigint)', 'execute')
+          or has_table_privilege(session_user, 'agent.run', 'insert') then  -- who executes runs can become each agent's role
+        return null;
+    end if;
+    return (
+        select coalesce(jsonb_object_agg(a.id, array(
+                   select t.attname::text from pg_attribute t
+                    where t.attrelid = c.oid and t.attnum > 0 and not t.attisdropped
+                      and has_column_privilege(l.oid, c.oid, t.attnum, 'select'))), '{}')
+          from agent.attachment a
+               join pg_class c on c.oid = a.relation
+               join pg_roles l on l.rolname = agent_internal.login_of(_me.tenant, _me.principal)
+         where (a.tenant = _me.tenant or agent_internal.all_tenants())
+           and has_schema_privilege(l.oid, c.relnamespace, 'usage')
+           -- A policy cannot judge a row of the past.
+           and (not c.relrowsecurity or l.rolsuper or l.rolbypassrls
+                or (not c.relforcerowsecurity and pg_has_role(l.oid, c.relowner, 'usage'))));
+end;
+$$;
+comment on function agent_internal.readable() is 'The columns that the caller can read of each attachment''s table; NULL: all changes';
+
+-- A change as who can read these columns sees it; hidden: how many columns it has beside them.
+create or replace function agent_internal.shown(_change jsonb, _attachment bigint, _readable jsonb)
+    returns jsonb
+    language sql
+    immutable
+    return case when _readable is null or not _change ?| '{new,old}' then _change
+                else _change - '{new,old,truncated,unchanged}'::text[] || jsonb_build_object(
+                    'new', (select jsonb_object_agg(e.key, e.value) from jsonb_each(nullif(_change -> 'new', 'null')) e
+                             where _readable -> _attachment::text ? e.key),
+                    'old', (select jsonb_object_agg(e.key, e.value) from jsonb_each(nullif(_change -> 'old', 'null')) e
+                             where _readable -> _attachment::text ? e.key),
+                    'hidden', (select count(*) from (
+                                   select k from jsonb_object_keys(coalesce(nullif(_change -> 'new', 'null'), '{}')) k
+                                   union
+                                   select k from jsonb_object_keys(coalesce(nullif(_change -> 'old', 'null'), '{}')) k) n
+                                where (_readable -> _attachment::text ? k) is not true)) end;
+comment on function agent_internal.shown(jsonb, bigint, jsonb) is 'A change without the columns that its reader cannot read in its table';

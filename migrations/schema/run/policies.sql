@@ -1,0 +1,24 @@
+alter table agent.run enable row level security, force row level security;
+create policy tenant on agent.run
+    using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()));
+create policy reading on agent.run as restrictive for select using ((select agent_internal.may_read()));
+-- Of a turn, the run says no more than its thread does; its steps have what tools returned.
+create policy reader on agent.run as restrictive for select
+    using ((select agent_internal.all_tenants() or agent_internal.has_owner_rights() or agent_internal.sees_runs())
+           or principal = (select agent.current_principal())
+           or kind = 'turn' and exists (select from agent_internal.participation p where p.thread_id::text = run.ordering_key));
+
+alter table agent_internal.merged_change enable row level security, force row level security;
+create policy tenant on agent_internal.merged_change
+    using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()));
+create policy reading on agent_internal.merged_change as restrictive for select using ((select agent_internal.may_read()));
+
+alter table agent_internal.deferred_change enable row level security, force row level security;
+create policy tenant on agent_internal.deferred_change
+    using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()));
+create policy reading on agent_internal.deferred_change as restrictive for select using ((select agent_internal.may_read()));
+
+alter table agent_internal.cancel_request enable row level security, force row level security;
+create policy tenant on agent_internal.cancel_request
+    using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()));
+create policy reading on agent_internal.cancel_request as restrictive for select using ((select agent_internal.may_read()));

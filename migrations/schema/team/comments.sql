@@ -1,0 +1,83 @@
+comment on table agent.team is 'Teams: people and agents with roles and a thread';
+comment on column agent.team.tenant is 'Tenant that it belongs to';
+comment on column agent.team.name is 'Name in commands';
+comment on column agent.team.thread_id is 'Thread of the team';
+comment on column agent.team.description is 'Text for people and agents';
+comment on column agent.team.consensus is 'Share of the weight of yes and no that accepts a proposal by consensus';
+comment on column agent.team.max_members is 'Maximum number of members';
+comment on column agent.team.created_by is 'Principal that created it';
+comment on column agent.team.created_at is 'Time of creation';
+
+comment on table agent.team_member is 'Roles of the members of teams';
+comment on column agent.team_member.tenant is 'Tenant of the team';
+comment on column agent.team_member.team is 'Team';
+comment on column agent.team_member.thread_id is 'Thread of the team';
+comment on column agent.team_member.principal is 'Member';
+comment on column agent.team_member.role is 'leader (manages the team), coordinator (manages tasks), member, critic, advocate, or observer (has no vote)';
+comment on column agent.team_member.weight is 'Weight of its votes';
+
+comment on table agent.proposal is 'Proposals of teams, each decided once, by votes';
+comment on column agent.proposal.tenant is 'Tenant of the team';
+comment on column agent.proposal.id is 'ID of the proposal';
+comment on column agent.proposal.team is 'Team that decides';
+comment on column agent.proposal.thread_id is 'Thread that its events are in';
+comment on column agent.proposal.title is 'What is proposed';
+comment on column agent.proposal.body is 'Reasons and details';
+comment on column agent.proposal.rule is 'consensus: the share of yes reaches threshold; majority: more yes than no; unanimity: all have voted, nobody no';
+comment on column agent.proposal.threshold is 'Share of the weight of yes and no that must be yes';
+comment on column agent.proposal.quorum is 'Share of the weight of all voters that must have been cast';
+comment on column agent.proposal.deadline is 'When it is decided by the votes there are; NULL: not before the outcome is certain';
+comment on column agent.proposal.state is 'open, accepted, rejected or withdrawn';
+comment on column agent.proposal.proposed_by is 'Principal that proposed it';
+comment on column agent.proposal.created_at is 'Time of the proposal';
+comment on column agent.proposal.decided_at is 'Time of the decision';
+
+comment on table agent.vote is 'Votes: one of each member for a proposal, which does not change';
+comment on column agent.vote.tenant is 'Tenant of the proposal';
+comment on column agent.vote.proposal_id is 'Proposal';
+comment on column agent.vote.thread_id is 'Thread of the proposal';
+comment on column agent.vote.principal is 'Principal that voted';
+comment on column agent.vote.choice is 'yes, no or abstain';
+comment on column agent.vote.weight is 'Weight of the member when it voted';
+comment on column agent.vote.reason is 'Reason that it gave';
+comment on column agent.vote.cast_at is 'Time of the vote';
+
+comment on table agent.task is 'Tasks of teams';
+comment on column agent.task.tenant is 'Tenant of the team';
+comment on column agent.task.id is 'ID of the task';
+comment on column agent.task.team is 'Team';
+comment on column agent.task.thread_id is 'Thread of the team';
+comment on column agent.task.title is 'What is to be done';
+comment on column agent.task.description is 'Details';
+comment on column agent.task.state is 'open, started, blocked, completed or cancelled';
+comment on column agent.task.assignee is 'Member that does it; NULL: nobody yet';
+comment on column agent.task.note is 'Latest note, such as what blocks it, or the result';
+comment on column agent.task.due_at is 'When it is due';
+comment on column agent.task.created_by is 'Principal that created it';
+comment on column agent.task.created_at is 'Time of creation';
+comment on column agent.task.updated_at is 'Time of the last change';
+
+comment on table agent.task_need is 'Tasks that must be completed before another can start';
+comment on column agent.task_need.tenant is 'Tenant of the tasks';
+comment on column agent.task_need.task_id is 'Task that waits';
+comment on column agent.task_need.needs is 'Task that must be completed first';
+comment on column agent.task_need.thread_id is 'Thread of the team';
+
+comment on table agent.artifact is 'Versions of what teams make: texts by name, append-only';
+comment on column agent.artifact.tenant is 'Tenant of the team';
+comment on column agent.artifact.team is 'Team';
+comment on column agent.artifact.name is 'Name of the artifact in its team';
+comment on column agent.artifact.version is 'Number of the version, from 1';
+comment on column agent.artifact.thread_id is 'Thread of the team';
+comment on column agent.artifact.kind is 'Media type';
+comment on column agent.artifact.content is 'Text of the version';
+comment on column agent.artifact.made_by is 'Principal that made the version';
+comment on column agent.artifact.made_at is 'Time of its creation';
+
+comment on table agent.discussion is 'Discussions of teams: threads of their members about a topic';
+comment on column agent.discussion.tenant is 'Tenant of the team';
+comment on column agent.discussion.thread_id is 'Thread of the discussion';
+comment on column agent.discussion.team is 'Team';
+comment on column agent.discussion.topic is 'Topic';
+comment on column agent.discussion.opened_by is 'Principal that opened it';
+comment on column agent.discussion.opened_at is 'Time of its opening';

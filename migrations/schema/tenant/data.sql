@@ -1,0 +1,1 @@
+insert into agent.tenant (name, display_name) values ('default', 'Default');

@@ -1,0 +1,254 @@
+create or replace function agent_internal.keep_logins()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if tg_table_name = 'tenant' then
+        update agent_internal.login l set active = p.active and new.active
+          from agent.principal p where p.login = l.login and p.tenant = new.name;
+        return null;
+    end if;
+    if tg_op <> 'INSERT' then
+        delete from agent_internal.login where login = old.login;
+    end if;
+    if tg_op <> 'DELETE' and new.login is not null then
+        insert into agent_internal.login (login, tenant, principal, active)
+        values (new.login, new.tenant, new.name, new.active and (select t.active from agent.tenant t where t.name = new.tenant));
+    end if;
+    return null;
+end;
+$$;
+
+-- A message authentication code: SHA-256 of the key and of a digest of the key and the message, in hexadecimal.
+create or replace function agent_internal.mac(_message text)
+    returns text
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select encode(sha256(s.key || sha256(s.key || convert_to(_message, 'utf8'))), 'hex') from agent_internal.secret s
+$$;
+comment on function agent_internal.mac(text) is 'Message authentication code of a text, with the key of this database';
+
+-- Act as a principal until the end of the transaction, or of the savepoint.
+--
+-- The setting that holds the identity is signed together with the session and the start of the transaction: one that was
+-- written by hand, or copied from another transaction, is nobody.
+--
+-- Args: _scopes: empty: all.  _until: when its right to act ends; NULL: never.
+create or replace function agent_internal.assume(_tenant text, _principal name, _scopes text[] default '{}', _until timestamptz default null)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _who constant text := jsonb_build_array(_tenant, _principal, to_jsonb(_scopes), _until)::text;
+begin
+    perform set_config('walagent.identity',
+                       agent_internal.mac(format('identity %s %s %s', pg_backend_pid(), transaction_timestamp(), _who)) || _who, true);
+end;
+$$;
+comment on function agent_internal.assume(text, name, text[], timestamp with time zone) is 'Act as a principal until the end of the transaction';
+
+-- Whether the caller may do what a scope names: its token has it, or has no scopes, or it uses no token.
+create or replace function agent.has_scope(scope text)
+    returns boolean
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _scopes constant text[] := (agent_internal.identity()).scopes;
+begin
+    return _scopes = '{}' or has_scope.scope = any (_scopes);
+end;
+$$;
+comment on function agent.has_scope(text) is 'Whether the token of the caller can be used for this; without a token, yes';
+
+-- Whether this is executed with the rights of the schema's owner: by a function that has them.
+create or replace function agent_internal.has_owner_rights()
+    returns boolean
+    language sql
+    stable
+    return current_user = 'walagent_definer' or pg_catalog.has_schema_privilege(current_user, 'agent_internal', 'create');
+comment on function agent_internal.has_owner_rights() is 'Whether this is executed with the rights of the owner of the schema';
+
+-- Whether the caller may read rows: its token has the scope, or it uses none.  Functions with the rights of the owner read
+-- what they need.
+create or replace function agent_internal.may_read()
+    returns boolean
+    language sql
+    stable
+    return coalesce(current_setting('walagent.identity', true), '') = '' or agent.has_scope('read')
+           or agent_internal.has_owner_rights();
+comment on function agent_internal.may_read() is 'Whether the caller has the scope read, or needs none';
+
+-- Whether the caller has a role in its tenant, and its token the scope for it.  A login of no principal has all: its
+-- privileges alone decide.
+create or replace function agent.has_role(role text)
+    returns boolean
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _me constant record := agent_internal.identity();
+begin
+    if not _me.named then
+        return _me.principal is not null;  -- the login for tools, without a run, is nobody
+    end if;
+    return agent.has_scope(case has_role.role
+        when 'admin' then 'admin'
+        when 'developer' then 'develop'
+        when 'approver' then 'approve'
+        when 'agent' then 'post'
+        else 'read' end) and exists (
+        select from agent.role_grant g
+         where g.tenant = _me.tenant and g.principal = _me.principal and g.role in (has_role.role, 'admin')
+           and (g.expires_at is null or g.expires_at > agent_internal.now()));
+end;
+$$;
+comment on function agent.has_role(text) is 'Whether the caller has a role in its tenant; an admin has all of them';
+
+-- Raise 42501 unless the caller has a role.
+create or replace function agent_internal.check_role(_role text)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not agent.has_role(_role) then
+        raise exception 'principal "%" may not do this', coalesce(agent.current_principal(), '')
+            using errcode = '42501', hint = format('It needs the role %s, and its token the scope for it.', _role);
+    end if;
+end;
+$$;
+
+-- Act as the principal of a token until the end of the transaction.
+--
+-- Raises WA018 if the token is not valid.
+create or replace function agent.act_as(token text)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _found record;
+begin
+    -- The identity is not known yet, and the policies of these tables ask for it.
+    select * into _found from agent_internal.find_token(sha256(convert_to(act_as.token, 'utf8')));
+    if _found.principal is null then
+        raise exception 'the token is unknown, expired or revoked' using errcode = 'WA018',
+            hint = 'Create one with: walagent token create PRINCIPAL';
+    end if;
+    perform agent_internal.assume(_found.tenant, _found.principal, _found.scopes, _found.until);
+end;
+$$;
+comment on function agent.act_as(text) is 'Act as the principal of a token until the end of the transaction';
+
+-- The valid token with a digest.  Policies hide agent.token from who has no identity yet, so the lookup is a policy of
+-- its own, for one digest, which this function names in a setting for the time of the query.
+create or replace function agent_internal.find_token(
+    _digest bytea, out tenant text, out principal name, out scopes text[], out until timestamptz
+)
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform set_config('walagent.token_digest', encode(_digest, 'hex'), true);
+    select t.tenant, t.principal, t.scopes, t.expires_at into tenant, principal, scopes, until
+      from agent.token t
+           join agent.principal p on p.tenant = t.tenant and p.name = t.principal and p.active
+           join agent.tenant n on n.name = t.tenant and n.active
+     where t.digest = _digest and t.revoked_at is null
+       and (t.expires_at is null or t.expires_at > agent_internal.now());
+    perform set_config('walagent.token_digest', '', true);
+end;
+$$;
+
+create or replace function agent_internal.sought_token()
+    returns bytea
+    language sql
+    stable
+    return decode(nullif(current_setting('walagent.token_digest', true), ''), 'hex');
+
+-- Act as a principal whose signed token the daemon has verified, until the end of the transaction.
+--
+-- Callable by the runner alone, and only while it acts as nobody.  Raises WA018 if the principal does not exist in the
+-- tenant, or either is disabled.
+create or replace function agent_internal.act_as_principal(_tenant text, _principal text, _scopes text[], _until timestamptz)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _found name;
+begin
+    if not agent_internal.all_tenants() then
+        raise exception '"%" may not act as a principal without its token', coalesce(agent.current_principal(), session_user)
+            using errcode = '42501';
+    end if;
+    -- A text: a name would be cut to the name of another one.
+    select p.name into _found
+      from agent.principal p join agent.tenant t on t.name = p.tenant and t.active
+     where p.tenant = _tenant and p.name::text = _principal and p.active;
+    if _found is null or _until is null or _until <= agent_internal.now() then
+        raise exception 'the token is expired, or names no active principal' using errcode = 'WA018',
+            hint = 'Create the principal with: walagent principal add NAME --tenant TENANT';
+    end if;
+    perform agent_internal.assume(_tenant, _found, _scopes, _until);
+end;
+$$;
+comment on function agent_internal.act_as_principal(text, text, text[], timestamp with time zone) is 'Act as the principal of a signed token, which the daemon has verified';
+
+-- The login of a principal.  In the tenant default, a login that is nobody's principal acts under its own name.
+create or replace function agent_internal.login_of(_tenant text, _principal name)
+    returns name
+    language sql
+    stable
+    return coalesce(
+        (select p.login from agent.principal p where p.tenant = _tenant and p.name = _principal),
+        case when _tenant = 'default'
+                  and exists (select from pg_catalog.pg_roles r where r.rolname = _principal and r.rolcanlogin)
+                  and not exists (select from agent_internal.login l where l.login = _principal)
+             then _principal end);
+comment on function agent_internal.login_of(text, name) is 'The login of a principal';
+
+-- How the caller can ask questions over this session's login: which login it has, and whether that login can become a role.
+--
+-- Args: _role: the role that statements of questions run as.
+-- Returns is_own: the caller is the principal of this session's login.  bypasses: row-level security does not apply to it.
+-- reads_login: a policy or view depends on session_user, which is not the caller's login.
+create or replace function agent_internal.asking(_role name, out login name, out is_own boolean, out may boolean, out bypasses boolean, out reads_login boolean)
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _me    constant record := agent_internal.identity();
+    _right constant text := case when current_setting('server_version_num')::integer >= 160000 then 'SET' else 'MEMBER' end;
+begin
+    login := agent_internal.login_of(_me.tenant, _me.principal);
+    is_own := coalesce(login = session_user, false);
+    may := login is not null and coalesce((select pg_has_role(login, r.oid, _right) from pg_roles r where r.rolname = _role), false);
+    bypasses := (select r.rolsuper or r.rolbypassrls from pg_roles r where r.rolname = session_user);
+    -- walagent's own policies ask for the principal first.
+    reads_login := exists (
+        select from pg_class c
+         where c.relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace,
+                                      'agent'::regnamespace, 'agent_internal'::regnamespace)
+           and (c.relkind = 'v' and pg_get_viewdef(c.oid) ~* '\msession_user\M'
+                or exists (select from pg_policy p where p.polrelid = c.oid and pg_get_expr(p.polqual, p.polrelid) ~* '\msession_user\M')));
+end;
+$$;
+comment on function agent_internal.asking(name) is 'How the caller can ask questions over the login of this session';

@@ -1,0 +1,20 @@
+create trigger keep_logins after update of active on agent.tenant for each row execute function agent_internal.keep_logins();
+
+create trigger audit_change after insert or update or delete on agent.tenant
+    for each row execute function agent_internal.audit_change('tenant', 'name', 'active');
+
+create trigger apply_tenant_policy
+    after update of settings on agent.tenant
+    for each row when (old.settings -> 'approve_from' is distinct from new.settings -> 'approve_from')
+    execute function agent_internal.apply_tenant_policy();
+
+create trigger keep_logins after insert or update or delete on agent.principal for each row execute function agent_internal.keep_logins();
+
+create trigger audit_change after insert or update or delete on agent.principal
+    for each row execute function agent_internal.audit_change('principal', 'name', 'kind,login,active');
+
+create trigger audit_change after insert or update or delete on agent.role_grant
+    for each row execute function agent_internal.audit_change('role_grant', 'principal,role', 'expires_at');
+
+create trigger audit_change after insert or update or delete on agent.token
+    for each row execute function agent_internal.audit_change('token', 'id', 'principal,scopes,expires_at');

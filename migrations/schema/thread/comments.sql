@@ -1,0 +1,66 @@
+comment on table agent.thread is 'Threads: conversations of people and agents';
+comment on column agent.thread.tenant is 'Tenant that it belongs to';
+comment on column agent.thread.id is 'ID, which its creator can choose';
+comment on column agent.thread.title is 'Title for people';
+comment on column agent.thread.state is 'active; paused: no turn starts; completed; archived: nothing can be posted';
+comment on column agent.thread.last_number is 'Number of the latest event';
+comment on column agent.thread.agent_turns is 'Turns of agents since the latest event of a person';
+comment on column agent.thread.max_agent_turns is 'Turns of agents after which a person must write';
+comment on column agent.thread.summary is 'Summary of the events that prompts leave out';
+comment on column agent.thread.summary_upto is 'Number of the latest event that the summary covers';
+comment on column agent.thread.context is 'What its application keeps about it';
+comment on column agent.thread.created_by is 'Principal that created it';
+comment on column agent.thread.created_at is 'Time of creation';
+
+comment on table agent.member is 'Members of threads: people and agents';
+comment on column agent.member.tenant is 'Tenant of thread and principal';
+comment on column agent.member.thread_id is 'Thread';
+comment on column agent.member.principal is 'Principal that takes part';
+comment on column agent.member.id is 'The membership for programs that want a UUID; who joins or opens a thread can choose it';
+comment on column agent.member.role is 'Role in the thread: owner, member, or one of the application''s; who joins by itself is a member';
+comment on column agent.member.joined_at is 'Time of joining';
+comment on column agent.member.seen is 'Of an agent: number of the latest event that one of its turns has taken up';
+comment on column agent.member.attachment_id is 'Of an agent: attachment of its first turn here';
+comment on column agent.member.attachment_version is 'Version of the attachment that its turns here use; NULL: the newest, with the next turn';
+
+comment on table agent.event is 'Events of threads, in order; append-only';
+comment on column agent.event.tenant is 'Tenant of the thread';
+comment on column agent.event.thread_id is 'Thread';
+comment on column agent.event.number is 'Number within the thread, from 1, without gaps';
+comment on column agent.event.id is 'ID, which its author can choose';
+comment on column agent.event.type is 'system: something happened to the thread; text: a message; tool_use: a call of an agent; tool_result: what it returned';
+comment on column agent.event.author is 'Principal whose event it is';
+comment on column agent.event.data is 'system: {"action", ...}; text: {"text"}; tool_use: {"id", "name", "input"}; tool_result: {"tool_use_id", "tool_name", "content", "is_error"}';
+comment on column agent.event.run_id is 'Turn that made it; NULL: a person or an application';
+comment on column agent.event.created_at is 'Time of the insert';
+
+comment on table agent.fact is 'Facts that agents learnt in threads, each with the event that it came from';
+comment on column agent.fact.tenant is 'Tenant of the thread';
+comment on column agent.fact.id is 'ID of the fact';
+comment on column agent.fact.thread_id is 'Thread';
+comment on column agent.fact.subject is 'Principal that it is about';
+comment on column agent.fact.predicate is 'Relation of subject and object, such as likes';
+comment on column agent.fact.object is 'What the subject is related to';
+comment on column agent.fact.category is 'Category, such as hobby';
+comment on column agent.fact.confidence is 'How certain it is, above 0 and up to 1';
+comment on column agent.fact.disputed is 'Whether somebody contradicted it';
+comment on column agent.fact.source_event is 'Event that it was learnt from';
+comment on column agent.fact.tool_use_event is 'Event of the call that stored it';
+comment on column agent.fact.superseded_by is 'Fact that replaced it after a correction';
+comment on column agent.fact.retracted_at is 'When it was withdrawn after a denial';
+comment on column agent.fact.created_at is 'Time of the insert';
+
+comment on table agent_internal.participation is 'Threads of principals, for policies';
+
+comment on table agent.observation is 'What people say about threads and their events: notes, flags, ratings, corrections';
+comment on column agent.observation.tenant is 'Tenant of the thread';
+comment on column agent.observation.id is 'ID of the observation';
+comment on column agent.observation.thread_id is 'Thread';
+comment on column agent.observation.event_id is 'Event that it is about; NULL: the thread';
+comment on column agent.observation.author is 'Principal that made it';
+comment on column agent.observation.type is 'note, flag, rating or correction';
+comment on column agent.observation.severity is 'Of a flag: info, warning, error or critical';
+comment on column agent.observation.rating is 'Of a rating: 1 to 5';
+comment on column agent.observation.aspects is 'Of a rating: ratings of aspects, such as {"accuracy": 4}';
+comment on column agent.observation.content is 'Text; of a correction, what replaces the text of the event';
+comment on column agent.observation.created_at is 'Time of the insert';

@@ -1,0 +1,15 @@
+create trigger require_scope before insert or update or delete on agent.thread
+    for each statement execute function agent_internal.require_scope();
+
+create trigger keep_joined after insert on agent.member for each row execute function agent_internal.keep_members();
+
+create trigger keep_left before delete on agent.member for each row execute function agent_internal.keep_members();
+
+create trigger require_scope before insert or update or delete on agent.member
+    for each statement execute function agent_internal.require_scope();
+
+create trigger require_scope before insert or update or delete on agent.event
+    for each statement execute function agent_internal.require_scope();
+
+create trigger require_scope before insert or update or delete on agent.observation
+    for each statement execute function agent_internal.require_scope();

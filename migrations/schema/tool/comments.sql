@@ -1,0 +1,37 @@
+comment on table agent.tool is 'Tools by name; a plain SQL function needs no row';
+comment on column agent.tool.name is 'Name that attachments and models use';
+comment on column agent.tool.kind is 'sql, python, mcp, http, llm or builtin';
+comment on column agent.tool.target is 'sql: a function; python: module:function; mcp: server.tool; http: a URL; llm: a model, or empty: that of the agent; builtin: its name';
+comment on column agent.tool.description is 'Shown to the model; empty for sql: the comment of the function';
+comment on column agent.tool.input_schema is 'JSON Schema of the arguments; NULL: derived from the function';
+comment on column agent.tool.effect is 'read: changes nothing; transactional: commits with its step; idempotent: acts outside the database and can be repeated with its key; unsafe: acts outside the database, at most once';
+comment on column agent.tool.risk is 'low, medium, high or critical: agents and tenants can require approvals from a risk on; a tool without a row counts as critical';
+comment on column agent.tool.approval is 'Whether every call requires an approval';
+comment on column agent.tool.timeout_seconds is 'Maximum duration of one call, in seconds';
+comment on column agent.tool.bind is 'Arguments set from the change, {"argument": "column"}; the model does not see them';
+comment on column agent.tool.enabled is 'Whether it can be attached';
+comment on column agent.tool.fingerprint is 'mcp: digest of the name, description and schema that a person has accepted';
+comment on column agent.tool.http is 'http: {"method", "headers", "body", "idempotency_header", "max_bytes"}; target has the URL. Templates: {argument}, {secret:NAME}, {idempotency_key}, {run_id}';
+comment on column agent.tool.tenant is 'Tenant that it belongs to; NULL: shared by all';
+comment on column agent.tool.scope is 'The tenant, or an empty text: with the name, the key';
+comment on column agent.tool.version is 'Incremented by each change';
+comment on column agent.tool.output_schema is 'JSON Schema of the result; what does not fit is an error that the model receives. NULL: any result';
+comment on column agent.tool.retries is 'How often a call is repeated that timed out and was rolled back, or that only reads; NULL: never. One outside the database cannot have it: an idempotent call is repeated once, an unsafe one never';
+comment on column agent.tool.retry_seconds is 'Seconds before it is repeated';
+comment on column agent.tool.llm is 'llm: {"system", "max_tokens"}: instructions of the model that is asked, and the most that it answers';
+
+comment on table agent.tool_version is 'Versions of tools; attachments keep the version with which they were frozen';
+comment on column agent.tool_version.tenant is 'Tenant of the tool; NULL: shared by all';
+comment on column agent.tool_version.scope is 'The tenant, or an empty text: with tool and version, the key';
+comment on column agent.tool_version.tool is 'Tool';
+comment on column agent.tool_version.version is 'Number of the version';
+comment on column agent.tool_version.definition is 'The row of agent.tool';
+comment on column agent.tool_version.enabled is 'Whether it can be called';
+comment on column agent.tool_version.made_at is 'Time of the change';
+
+comment on table agent.role_tool is 'Grants: which roles of a tenant may have tools called for them, and with which arguments; without rows, all may';
+comment on column agent.role_tool.tenant is 'Tenant';
+comment on column agent.role_tool.role is 'Role of the principal for whom an agent acts; an admin needs no grant';
+comment on column agent.role_tool.tool is 'Tool, by the name that models use';
+comment on column agent.role_tool.allowed is 'Only these arguments may be given: {"argument": true} any value, {"argument": [values]} one of these, and not none. NULL: all';
+comment on column agent.role_tool.denied is 'Arguments that may not be given, true, or not with these values; of any role, it wins';

@@ -1,0 +1,41 @@
+comment on table agent.workflow is 'Workflows: graphs of nodes that share a state';
+comment on column agent.workflow.tenant is 'Tenant that it belongs to';
+comment on column agent.workflow.name is 'Name in commands';
+comment on column agent.workflow.version is 'Newest version, which new runs have';
+comment on column agent.workflow.description is 'Description of the newest version';
+comment on column agent.workflow.created_at is 'Time of the first version';
+comment on column agent.workflow.updated_at is 'Time of the newest version';
+
+comment on table agent.workflow_version is 'Versions of workflows, which never change';
+comment on column agent.workflow_version.tenant is 'Tenant of the workflow';
+comment on column agent.workflow_version.workflow is 'Workflow';
+comment on column agent.workflow_version.version is 'Number of the version';
+comment on column agent.workflow_version.source is 'Nodes, edges and limits as given to agent.create_workflow()';
+comment on column agent.workflow_version.entry is 'First node';
+comment on column agent.workflow_version.exits is 'Nodes after which the workflow ends if none of their edges applies';
+comment on column agent.workflow_version.max_steps is 'Maximum number of nodes that a run executes; it then fails';
+comment on column agent.workflow_version.timeout is 'Maximum time from the start of a run to its end, waits included; it then fails';
+comment on column agent.workflow_version.run_as is 'Role that tools, functions and conditions are executed as';
+comment on column agent.workflow_version.search_path is 'search_path of functions and conditions: that of the role that created the version';
+comment on column agent.workflow_version.definition is 'What runs execute: nodes and edges with agents, tools and subgraphs as they were';
+comment on column agent.workflow_version.made_by is 'Principal that made it';
+comment on column agent.workflow_version.made_at is 'Time of its creation';
+
+comment on table agent.workflow_node is 'Nodes of workflows';
+comment on column agent.workflow_node.tenant is 'Tenant of the workflow';
+comment on column agent.workflow_node.workflow is 'Workflow';
+comment on column agent.workflow_node.version is 'Version of the workflow';
+comment on column agent.workflow_node.name is 'Name of the node';
+comment on column agent.workflow_node.kind is 'model: one call of a model, or an agent; tool; function: SQL from state to state; router: edges alone; human: a wait for a person; parallel: branches; subgraph: another workflow';
+comment on column agent.workflow_node.settings is 'Settings of the node: agent, model, prompt, tool, arguments, function, workflow, branches, output, format, type, expires, attempts, interrupt_before, interrupt_after';
+
+comment on table agent.workflow_edge is 'Edges of workflows';
+comment on column agent.workflow_edge.tenant is 'Tenant of the workflow';
+comment on column agent.workflow_edge.workflow is 'Workflow';
+comment on column agent.workflow_edge.version is 'Version of the workflow';
+comment on column agent.workflow_edge.number is 'Number of the edge, in the order given';
+comment on column agent.workflow_edge.from_node is 'Node that it leaves';
+comment on column agent.workflow_edge.to_node is 'Node that it enters; __end__: the workflow ends';
+comment on column agent.workflow_edge.condition is 'Boolean SQL expression over state, a jsonb; NULL: it always applies';
+comment on column agent.workflow_edge.label is 'Text for people';
+comment on column agent.workflow_edge.priority is 'Order of evaluation, lowest first, then by number; edges without a condition last';

@@ -1,0 +1,145 @@
+"""A worker and the queue: register, claim runs, extend leases, release, leave."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+from psycopg.rows import dict_row
+
+from walagent.domain.run import Claim, Step, StepKind
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimScope:
+    """The runs that a claim can take.
+
+    Args:
+        kinds: of runs.
+        queue: only from this one; None: from all.
+        run: only this run of the queue; None: any.
+        limits: the maximum number of runs for queues that are limited to fewer than the slots.
+    """
+
+    kinds: Sequence[str] = ("agent",)
+    queue: int | None = None
+    run: int | None = None
+    limits: Mapping[int, int] = field(default_factory=dict[int, int])
+
+
+EVERYTHING: Final = ClaimScope()  # of the kind agent
+
+
+async def claim_runs(  # noqa: PLR0913, PLR0917 - who, how many, and of what
+    conn: Connection,
+    worker: str,
+    slots: int,
+    lease_for: timedelta,
+    done: Mapping[int, int] | None = None,
+    scope: ClaimScope = EVERYTHING,
+) -> tuple[list[Claim], bool]:
+    """Claim up to *slots* runs; return them, and whether there are more.
+
+    Args:
+        done: how many runs of each queue this worker has released since its last claim.
+    """
+    released = done or {}
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(
+        "select * from agent_internal.claim_runs(_worker => %(worker)s, _slots => %(slots)s,"
+        " _lease => %(lease)s, _kinds => %(kinds)s, _queue => %(queue)s, _run => %(run)s,"
+        " _done_queues => %(done_queues)s, _done_counts => %(done_counts)s,"
+        " _limited => %(limited)s, _limits => %(limits)s)",
+        {
+            "worker": worker,
+            "slots": slots,
+            "lease": lease_for,
+            "kinds": list(scope.kinds),
+            "queue": scope.queue,
+            "run": scope.run,
+            "done_queues": list(released),
+            "done_counts": list(released.values()),
+            "limited": list(scope.limits),
+            "limits": list(scope.limits.values()),
+        },
+    )
+    rows = await cursor.fetchall()
+    more = [row.pop("more") for row in rows]
+    return [_claim(row) for row in rows], any(more)
+
+
+def _claim(row: dict[str, Any]) -> Claim:
+    merged, steps = row.pop("merged"), row.pop("steps")
+    row["attachment_id"] = row["attachment_id"] or 0  # a question has none
+    row["attachment_version"] = row["attachment_version"] or 0
+    return Claim(
+        **row, merged=tuple(merged or ()), steps=tuple(_step(step) for step in steps or ())
+    )
+
+
+def _step(raw: dict[str, Any]) -> Step:
+    kind, cost = StepKind(raw["kind"]), raw["cost"]
+    return Step(raw["seq"], kind, raw["content"], raw["tokens"], cost and float(cost))
+
+
+async def heartbeat(
+    conn: Connection, worker: str, claims: Sequence[Claim], lease_for: timedelta
+) -> dict[int, bool]:
+    """Extend the leases of *claims*.
+
+    Returns:
+        The runs to stop; True: cancelled, False: another worker holds it.
+    """
+    cursor = await conn.execute(
+        "select * from agent_internal.heartbeat(_worker => %(worker)s, _runs => %(runs)s,"
+        " _leases => %(leases)s, _lease => %(lease)s)",
+        {
+            "worker": worker,
+            "runs": [claim.run_id for claim in claims],
+            "leases": [claim.lease for claim in claims],
+            "lease": lease_for,
+        },
+    )
+    return dict(await cursor.fetchall())
+
+
+async def tick(conn: Connection) -> float | None:
+    """Perform what is due; return the seconds until something is due again."""
+    row = await (await conn.execute("select agent_internal.tick()")).fetchone()
+    return row[0] if row else None
+
+
+async def tick_age(conn: Connection) -> float:
+    """Return the seconds since the last tick of any process."""
+    row = await (await conn.execute("select agent_internal.tick_age()")).fetchone()
+    return row[0] if row else 0.0
+
+
+async def register_worker(conn: Connection, name: str, slots: int, version: str) -> None:
+    """Register a worker."""
+    await conn.execute(
+        "insert into agent.worker (name, slots, version)"
+        " values (%(name)s, %(slots)s, %(version)s)"
+        " on conflict (name) do update set started_at = agent_internal.now(),"
+        " seen_at = agent_internal.now(), slots = excluded.slots, version = excluded.version",
+        {"name": name, "slots": slots, "version": version},
+    )
+
+
+async def release_runs(conn: Connection, worker: str) -> None:
+    """Release all runs of a worker, as if it had not started them."""
+    await conn.execute(
+        "select agent_internal.release_runs(_worker => %(worker)s)", {"worker": worker}
+    )
+
+
+async def forget_worker(conn: Connection, name: str) -> None:
+    """Remove a worker, and all that were not seen for a day."""
+    await conn.execute(
+        "delete from agent.worker"
+        " where name = %(name)s or seen_at < agent_internal.now() - interval '1 day'",
+        {"name": name},
+    )

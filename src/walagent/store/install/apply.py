@@ -1,0 +1,142 @@
+"""Apply the files of the schema to a database, and record them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+from psycopg.errors import InvalidFunctionDefinition, InvalidTableDefinition
+from psycopg.types.json import Jsonb
+
+from walagent.errors import PreconditionError
+from walagent.store.install.files import SchemaFile, SchemaFiles
+from walagent.store.install.lock import lock_tables
+from walagent.store.install.plan import Applied, Plan
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+
+# Another signature or other columns: the object must be dropped first.
+_OTHER_SHAPE: Final = (InvalidFunctionDefinition, InvalidTableDefinition)
+_DEFINES: Final = re.compile(r"^create or replace (function|view) ([\w.]+)", re.MULTILINE)
+
+
+async def read_applied(conn: Connection) -> dict[str, Applied] | None:
+    """Return the files that a database has; None if its schema `agent` is somebody else's.
+
+    Raises:
+        PreconditionError: an unreleased version created the schema.
+    """
+    row = await (await conn.execute(query("find_schema"))).fetchone()
+    has_schema, has_list, is_unreleased = row or (False, False, False)
+    if is_unreleased:
+        raise PreconditionError(
+            'schema "agent" was created by an unreleased version and cannot be upgraded',
+            hint="Save the rows that you need with pg_dump --data-only --schema agent, run"
+            " walagent database uninstall and walagent init, and attach the agents again.",
+        )
+    if not has_list:
+        return None if has_schema else {}
+    cursor = await conn.execute("select name, sha256, version from agent_internal.migration")
+    return {name: Applied(digest, version) async for name, digest, version in cursor}
+
+
+async def apply_plan(conn: Connection, files: SchemaFiles, plan: Plan, version: str) -> None:
+    """Bring the schema up to date, in the caller's transaction."""
+    # Functions, views and tables refer to each other.
+    await conn.execute("set local check_function_bodies = off")
+    if plan.is_new:
+        for file in files.schema:
+            await conn.execute(file.script)
+        await conn.execute(query("close_schema"))
+    else:
+        await _upgrade(conn, files, plan)
+    await conn.execute(
+        "delete from agent_internal.migration where name = any (%s)", [list(plan.removed)]
+    )
+    cursor = conn.cursor()
+    await cursor.executemany(
+        "insert into agent_internal.migration (name, sha256, version) values (%s, %s, %s)"
+        " on conflict (name) do update set sha256 = excluded.sha256, version = excluded.version,"
+        " applied_at = now()",
+        [(file.name, file.digest, version) for file in files.recorded],
+    )
+
+
+async def _upgrade(conn: Connection, files: SchemaFiles, plan: Plan) -> None:
+    await lock_tables(conn)
+    await conn.execute("select agent_internal.lock_grants()")
+    holders, privileges = await (await conn.execute(query("list_holders"))).fetchone() or (
+        None,
+        None,
+    )
+    before = await _defined(conn)
+    for upgrade in plan.upgrades:
+        await conn.execute(upgrade.script)
+    await _replace_code(conn, files.code, before)
+    await conn.execute(query("close_schema"))
+    cursor = await conn.execute(
+        query("restore_privileges"), {"holders": Jsonb(holders), "privileges": Jsonb(privileges)}
+    )
+    for (statement,) in await cursor.fetchall():
+        await conn.execute(statement)
+
+
+async def _replace_code(
+    conn: Connection, code: Sequence[SchemaFile], before: Mapping[str, str]
+) -> None:
+    """Execute all code, and drop the functions and views that it no longer has."""
+    await conn.execute(query("drop_triggers_and_policies"))
+    await conn.execute("delete from agent_internal.privilege")
+    await conn.execute("delete from agent_internal.owner_function")
+    for file in code:
+        try:
+            async with conn.transaction():
+                await conn.execute(file.script)
+        except _OTHER_SHAPE:
+            for statement in _statements(file.script.decode()):
+                await _replace(conn, statement, before)
+    for drop in await _unchanged(conn, before):
+        await conn.execute(drop.encode())
+
+
+async def _replace(conn: Connection, statement: str, before: Mapping[str, str]) -> None:
+    """Execute one statement; if what it defines has another shape, drop that first."""
+    try:
+        async with conn.transaction():
+            await conn.execute(statement.encode())
+    except _OTHER_SHAPE:
+        named = _DEFINES.search(statement)
+        if named is None:
+            raise
+        for drop in await _unchanged(conn, before):
+            if drop.removesuffix(")").split("(")[0] == f"drop {named[1]} {named[2]}":
+                await conn.execute(drop.encode())
+        await conn.execute(statement.encode())
+
+
+async def _defined(conn: Connection) -> dict[str, str]:
+    cursor = await conn.execute(query("defined_code"))
+    return {drop: definition async for drop, definition in cursor}
+
+
+async def _unchanged(conn: Connection, before: Mapping[str, str]) -> list[str]:
+    """Return what drops the functions and views that are as they were *before*."""
+    now = await _defined(conn)
+    return [drop for drop, definition in now.items() if before.get(drop) == definition]
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a file of ours: a statement ends with its line, outside of the bodies in `$$`."""
+    statement = ""
+    for number, part in enumerate(script.split("$$")):
+        if number % 2:
+            statement += f"$${part}$$"
+            continue
+        *ended, rest = part.split(";\n")
+        for each in ended:
+            yield statement + each
+            statement = ""
+        statement += rest
+    if statement.strip():
+        yield statement

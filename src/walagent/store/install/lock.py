@@ -1,0 +1,66 @@
+"""The locks of an upgrade: one process at a time, and no daemon in the middle of a transaction."""
+
+import asyncio
+import time
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+from psycopg.errors import DeadlockDetected, LockNotAvailable
+from psycopg.sql import SQL
+
+from walagent.errors import PreconditionError
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+
+_LOCK: Final = 0x77616C61  # "wala": one migrator at a time
+PATIENCE = 60.0  # seconds to wait for another one, or for the transactions of daemons
+# Daemons wait behind a lock that waits: it is given up after this time, and requested again.
+_TRIES: Final = SQL("set local lock_timeout = '1s'")
+
+
+async def lock_migrations(conn: Connection) -> None:
+    """Wait until no other migrator uses this database; the lock lasts until *conn* closes.
+
+    An advisory lock, which every login can hold, for an empty database has no other.
+
+    Raises:
+        PreconditionError: another session has held it for too long.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        cursor = await conn.execute("select pg_try_advisory_lock(%(lock)s)", {"lock": _LOCK})
+        if (row := await cursor.fetchone()) and row[0]:
+            return
+        if time.monotonic() > deadline:
+            break
+        await asyncio.sleep(0.1)
+    cursor = await conn.execute(query("migration_holder"), {"lock": _LOCK})
+    pid, who, application = await cursor.fetchone() or ("?", "?", "?")
+    raise PreconditionError(
+        f"another session has held the lock of migrations for {PATIENCE:g} s:"
+        f' PID {pid}, role "{who}", application "{application}"',
+        hint=f"Wait for it, or run select pg_terminate_backend({pid}).",
+    )
+
+
+async def lock_tables(conn: Connection) -> None:
+    """Lock walagent's tables until the transaction ends, between the transactions of daemons.
+
+    Raises:
+        PreconditionError: transactions have used them for too long.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            async with conn.transaction():
+                await conn.execute(_TRIES)
+                await conn.execute(query("lock_schema"))
+                return
+        except (LockNotAvailable, DeadlockDetected) as error:
+            if time.monotonic() > deadline:
+                raise PreconditionError(
+                    f"transactions have used walagent's tables for {PATIENCE:g} s",
+                    hint="Stop the daemons, or look at pg_stat_activity, and repeat.",
+                ) from error
+            await asyncio.sleep(0.2)

@@ -1,0 +1,145 @@
+"""Apply a transaction to shapes: the images of its rows, what conditions say, and the logs."""
+
+from collections.abc import Callable, Sequence
+
+from walagent.domain.change import Change, Op
+from walagent.sync.evaluate import evaluate
+from walagent.sync.expression import quote_name, quote_text
+from walagent.sync.query import Connecting
+from walagent.sync.shape import RowChange, Shape, ShapeChange, lacks_values
+from walagent.sync.snapshot import Visible, copy_rows, reading, select
+from walagent.sync.table import ShapeTable
+from walagent.sync.transactions import Transaction
+from walagent.telemetry.log import log
+
+
+class Applier:
+    """Applies transactions to shapes.
+
+    Args:
+        connecting: gives a connection for what the stream does not have.
+        drop: ends a shape.
+    """
+
+    def __init__(self, connecting: Callable[[], Connecting], drop: Callable[[Shape], None]) -> None:
+        self._connecting = connecting
+        self._drop = drop
+        self.wide: Visible | None = None  # a snapshot, by which IDs of transactions get 64 bits
+
+    async def apply(self, shapes: Sequence[Shape], transaction: Transaction) -> None:
+        """Add what a transaction changed to the logs of shapes that are alike."""
+        table, has_where = shapes[0].table, shapes[0].definition.where is not None
+        changes = [
+            change
+            for change in transaction.changes
+            if (change.relation.schema, change.relation.name) == (table.schema, table.name)
+        ]
+        if any(change.op is Op.TRUNCATE or _has_changed(table, change) for change in changes):
+            for shape in shapes:
+                self._drop(shape)
+            return
+        images = [await self._image(table, change, is_whole=has_where) for change in changes]
+        rows = [
+            None if new is None and change.old is None else RowChange.of(table, change, new)
+            for change, new in zip(changes, images, strict=True)
+        ]
+        verdicts: Sequence[Sequence[bool | None]] = [[None] * len(changes)] * len(shapes)
+        if shapes[0].is_evaluated_by_postgresql:
+            verdicts = await self._evaluate(table, shapes, images)
+        elif has_where:
+            shapes = _touched(shapes, rows)
+            verdicts = verdicts[: len(shapes)]
+        txids = self._txids(transaction)
+        for shape, matches in zip(shapes, verdicts, strict=True):
+            try:
+                found: list[ShapeChange] = []
+                for row, match in zip(rows, matches, strict=True):
+                    if row is not None:
+                        found += shape.changes_of(row, matches=match)
+                fits = not found or shape.append(int(transaction.begin.commit_lsn), txids, found)
+            except Exception as error:  # noqa: BLE001 - it ends this shape, and no other
+                log.error("sync.shape_failed", table=table.name, error=error)
+                fits = False
+            if not fits:
+                self._drop(shape)
+
+    async def _image(
+        self, table: ShapeTable, change: Change, *, is_whole: bool
+    ) -> dict[str, str | None] | None:
+        """Return the texts of a new row; None: there is none, or no more.
+
+        Of a row that has left its key and is deleted since, a shape of all rows has what was sent,
+        until it is deleted there, too; one with a condition has it no more.
+
+        Args:
+            is_whole: whether all columns are needed: the row can move into the shape.  They are,
+                too, if its key has changed: the row under the new key is an insert.
+        """
+        if change.new is None:
+            return None
+        new = table.texts(change.new)
+        if (is_whole or change.old is not None) and lacks_values(change):
+            whole = await self._complete(table, new)
+            return whole if is_whole else whole or new
+        return new
+
+    async def _complete(
+        self, table: ShapeTable, new: dict[str, str | None]
+    ) -> dict[str, str | None] | None:
+        """Read the row as it is now; what changed since, a later transaction changes again."""
+        names = [column.name for column in table.columns]
+        condition = " and ".join(
+            f"{quote_name(name)} = {quote_text(new[name] or '')}" for name in table.key
+        )
+        query = f"{select(table, names, None)} where {condition}"
+        found: list[list[str | None]] = []
+        async with self._connecting() as conn, reading(conn):
+            async for rows in copy_rows(conn, query):
+                found += rows
+        # Deleted since: a later transaction says so.
+        return {**dict(zip(names, found[0], strict=True)), **new} if found else None
+
+    async def _evaluate(
+        self,
+        table: ShapeTable,
+        shapes: Sequence[Shape],
+        images: Sequence[dict[str, str | None] | None],
+    ) -> Sequence[Sequence[bool | None]]:
+        """Let PostgreSQL evaluate the conditions of shapes on new rows."""
+        conditions = [s.definition.where for s in shapes if s.definition.where is not None]
+        async with self._connecting() as conn, reading(conn):
+            return await evaluate(conn, table, conditions, [image or {} for image in images])
+
+    def _txids(self, transaction: Transaction) -> Sequence[int]:
+        """Return the transaction's ID in 32 and, if it differs, in 64 bits."""
+        xid = transaction.begin.xid
+        wide = xid if self.wide is None else self.wide.widen(xid)
+        return [xid] if wide == xid else [xid, wide]
+
+
+def _touched(shapes: Sequence[Shape], rows: Sequence[RowChange | None]) -> list[Shape]:
+    """Return the shapes with a where clause that changes can be in.
+
+    A row enters a shape only with a value that the shape needs, and leaves it only if it is in it.
+    """
+    keys, values = set[str](), dict[str, set[str]]()
+    for row in rows:
+        if row is not None:
+            keys |= {row.before, row.key}
+            for name, text in (row.new or {}).items():
+                if text is not None:
+                    values.setdefault(name, set()).add(text)
+    none = set[str]()
+    return [
+        shape
+        for shape in shapes
+        if shape.needs is None
+        or not shape.needs[1].isdisjoint(values.get(shape.needs[0], none))
+        or not (shape.members or none).isdisjoint(keys)
+    ]
+
+
+def _has_changed(table: ShapeTable, change: Change) -> bool:
+    """Return whether the table has other columns than the shape knows."""
+    sent = [(column.name, column.type_oid) for column in change.relation.columns]
+    return sent != [(c.name, c.type_oid) for c in table.columns]

@@ -1,0 +1,88 @@
+"""Read requests for shapes and write their responses, as ASGI messages."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from walagent.sync.checks import ShapeRefusedError
+
+# As ASGI defines them, and as servers type them.
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+_BODY: Final = 1 << 20
+_EXPOSED: Final = (
+    b"electric-offset, electric-handle, electric-schema, electric-cursor, electric-up-to-date, "
+    b"electric-snapshot, electric-has-data, retry-after, etag"
+)
+CORS: Final[Headers] = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", _EXPOSED),
+    (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE, OPTIONS"),
+    (b"x-content-type-options", b"nosniff"),
+]
+NO_STORE: Final[Headers] = [
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+    (b"surrogate-control", b"no-store"),
+]
+
+
+def bearer_of(scope: Scope) -> str:
+    """Return the bearer token of a request; "" if it has none."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            kind, _, token = value.decode("latin-1").partition(" ")
+            return token.strip() if kind.lower() == "bearer" else ""
+    return ""
+
+
+def is_strict(scope: Scope) -> bool:
+    """Return whether a client wants to know what is ignored (RFC 7240)."""
+    return any(
+        name == b"prefer" and b"handling=strict" in value.lower()
+        for name, value in scope["headers"]
+    )
+
+
+def has_etag(scope: Scope, etag: str) -> bool:
+    """Return whether the client has the answer with this tag."""
+    return any(
+        name == b"if-none-match" and etag.encode() in value for name, value in scope["headers"]
+    )
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Read the body of a request.
+
+    Raises:
+        ShapeRefusedError: it is too large.
+    """
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > _BODY:
+            raise ShapeRefusedError(413, f"the body exceeds {_BODY} bytes")
+        if not message.get("more_body"):
+            return body
+
+
+async def until_disconnected(receive: Receive) -> None:
+    """Wait until the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def send_more(send: Send, body: bytes) -> None:
+    """Send a piece of a body."""
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def answer(send: Send, status: int, body: bytes, headers: Headers | None = None) -> None:
+    """Send a whole response."""
+    found = [*(headers or [(b"content-type", b"application/json")]), *CORS]
+    if status not in {204, 304}:
+        found.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": found})
+    await send({"type": "http.response.body", "body": body})

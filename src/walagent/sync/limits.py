@@ -1,0 +1,27 @@
+"""Limits of the shapes of a process."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What the shapes of a process may use.
+
+    Args:
+        shapes: how many of open tables there are at once, and how many named ones.
+        of_principal: how many named ones a principal has at once.
+        total_bytes: of the snapshots and logs of all, about.
+        log_bytes: of one shape's log; beyond, it ends and clients fetch again.
+        transaction_bytes: of one transaction that is held until its commit.
+        idle: seconds after which a shape without requests ends.
+    """
+
+    shapes: int = 10_000
+    of_principal: int = 500
+    log_bytes: int = 64 << 20
+    transaction_bytes: int = 64 << 20
+    ring_bytes: int = 16 << 20
+    snapshot_bytes: int = 512 << 20
+    total_bytes: int = 2 << 30
+    idle: float = 3600.0
+    publish: float = 30.0  # seconds until the table is published
