@@ -236,7 +236,7 @@ def test_of_many_models_the_nearest_are_named(user: User) -> None:
     refused = applied(user, AGENTS.replace("gpt-4o", "gpt-4oo"))
     hint = refused.err.split("hint: ")[1]
     assert hint.count(",") <= 2
-    assert "Run walagent agents models to list all" in hint
+    assert "models to list all" in hint
 
 
 def test_only_pruning_ends_what_left_the_file(user: User, db: Connection) -> None:
