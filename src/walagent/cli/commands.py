@@ -318,7 +318,7 @@ COMMANDS: Final[dict[str, tuple[Entry, ...]]] = {
         Command("chat", "questions.chat", "Ask questions interactively."),
         Command("console", "start.console", "Print a link that signs in to the console."),
         Command("doctor", "start.doctor", "Check the installation and print fixes."),
-        Command("demo", "start.demo", "Run a demo on an embedded PostgreSQL."),
+        Command("demo", "serve.demo", "Run a demo on an embedded PostgreSQL."),
         Command("completion", "agents.schema", "Print a shell completion script."),
     ),
     "Groups (walagent GROUP --help lists the commands)": (
