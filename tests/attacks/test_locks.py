@@ -38,7 +38,7 @@ async def stranger(conn: AsyncConnection, dsn: str) -> AsyncIterator[tuple[Async
         yield held, name
 
 
-async def test_a_slot_is_created_and_a_file_applied_whoever_holds_advisory_locks(
+async def test_a_slot_is_created_and_a_file_applied_while_others_hold_advisory_locks(
     conn: AsyncConnection, dsn: str, stranger: object
 ) -> None:
     """The locks are those of tables that nobody else may lock."""

@@ -486,7 +486,7 @@ async def test_a_model_may_say_what_the_database_has_no_letters_for(encoded: str
 # Styles of sessions.
 
 
-async def test_a_constant_means_what_it_meant_to_whoever_wrote_it(
+async def test_a_constant_means_what_it_meant_to_its_author(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """Whatever the styles of who attaches, of the database, and of who evaluates."""

@@ -63,7 +63,7 @@ class PageQuestions:
                 403,
                 f'role "{role}", as which questions read, does not exist',
                 "42501",
-                "Run walagent setup, which creates it.",
+                "Run walagent database setup, which creates it.",
             )
         if not may:
             raise RefusedError(

@@ -1,4 +1,4 @@
-"""Reasons of the console's page: with the engine of `walagent why`, for who can read the row.
+"""Reasons of the console's page: with the engine of `walagent why`, for readers of the row.
 
 What walagent stores is read as the principal; the row is read, and conditions are evaluated, as the
 roles of its tenant's agents.

@@ -1,8 +1,8 @@
 """Sessions of the console: a session is a token that expires, kept in a cookie.
 
 A link has a code, which is a token for five minutes that can only read.  It is exchanged once: for
-a session of its principal.  So `walagent token` lists and ends sessions, and there is no second
-store of them.
+a session of its principal.  So `walagent tenants tokens` lists and ends sessions, and there is no
+second store of them.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Trials of the console's page: with the engine of `walagent try`, for who could publish the draft.
+"""Trials of the console's page, by the engine of `walagent try`, of drafts that can be published.
 
 A trial acts as the login of this process and takes everything back.  What it shows is what the role
 of the agent can read, which the login of the principal must be a member of.

@@ -70,13 +70,13 @@ async def _take_on(conn: AsyncConnection[Any], role: str) -> None:
     except PreconditionError as error:
         raise RoleRefusedError(
             f'role "{role}" must be read-only: {error}',
-            hint=f"{error.hint}\nThen run walagent resume.",
+            hint=f"{error.hint}\nThen run walagent agents resume.",
         ) from error
     except Error as error:
         if is_passing(error) or error.sqlstate is None:
             raise
         raise RoleRefusedError(
             f'cannot set role "{role}": {error.diag.message_primary} (SQLSTATE {error.sqlstate})',
-            hint=f'grant "{role}" to "{conn.info.user}"; then run walagent resume',
+            hint=f'grant "{role}" to "{conn.info.user}"; then run walagent agents resume',
             sqlstate=error.sqlstate,
         ) from error

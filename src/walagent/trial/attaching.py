@@ -69,7 +69,7 @@ async def _ensure_schema(conn: Connection) -> None:
     """Create walagent's schema in the transaction, if there is none."""
     plan = await plan_migration(conn)
     if plan and not plan.is_new:
-        raise PreconditionError(plan.text, hint="Run walagent migrate.")
+        raise PreconditionError(plan.text, hint="Run walagent database migrate.")
     if plan:
         await migrate(conn)
 

@@ -25,7 +25,7 @@ MODEL = """
 insert into agent.model (name, provider, model_id, base_url)
 values ('asker', 'scripted', 'asker', %s)
 """
-SETUP = "Run walagent setup, which creates it."
+SETUP = "Run walagent database setup, which creates it."
 LOGIN = "update agent.principal set login = '{}' where name = '{}'"
 
 

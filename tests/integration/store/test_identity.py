@@ -121,8 +121,8 @@ async def test_the_command_adopts_a_copy(server: str, tmp_path: Path, option: st
             for command in ("run", "worker", "doctor"):
                 refusal = user.types(command)
                 assert refusal.code == 3
-                assert "walagent adopt" in refusal.err + refusal.out
-            assert user.types("adopt").code == 2
+                assert "adopt" in refusal.err + refusal.out
+            assert user.types("database", "adopt").code == 2
             await refused(copy, CLAIM, state="WA017")
-            user.types("adopt", option).worked()
+            user.types("database", "adopt", option).worked()
             assert await check_database(copy)
