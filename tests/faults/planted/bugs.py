@@ -1,7 +1,8 @@
 """The bugs that are planted to see the tests fail, and which tests must see which.
 
-Each breaks one of the mechanisms that docs/guarantees.md names, as somebody might who tidies up,
-and nothing else: as long as no fault happens, all goes well.
+Each breaks one of the mechanisms that docs/guarantees.md names, or one that keeps rows from those
+who may not see them, as somebody might who tidies up, and nothing else: as long as no fault happens
+and nobody tries, all goes well.
 """
 
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Bug:
 
 POINTS, APART = "tests/faults/test_points.py::", "tests/faults/test_points_apart.py::"
 FENCES, CONNECTIONS = "tests/faults/test_fences.py::", "tests/faults/test_connections.py::"
+ORDERING = "tests/integration/sql/test_ordering.py::"
 DAEMONS = (
     "tests/faults/test_failpoints.py::test_daemons_that_are_killed_at_every_point_are_made_up_for"
 )
@@ -190,6 +192,28 @@ BUGS = (
                 "[intake.runs_inserted]",
                 r"assert fenced ==",
                 "who lost the checkpoint commits, and nothing stops it",
+            ),
+        ),
+    ),
+    Bug(
+        "review-holds-nothing",
+        "a run in needs_review no longer holds its ordering key",
+        (
+            Rewrite("review-holds-nothing/claim", ", 'needs_review'", ""),
+            Rewrite("review-holds-nothing/start", ", 'needs_review'", ""),
+        ),
+        (
+            Catch(
+                ORDERING + "test_a_claim_takes_a_later_run_only_if_no_earlier_one_holds_the_"
+                "ordering_key[needs_review]",
+                r"is not HOLDS\[state\]",
+                "a later run of the key is claimed",
+            ),
+            Catch(
+                ORDERING + "test_a_run_is_inserted_as_claimed_only_if_none_holds_its_ordering_key"
+                "[needs_review]",
+                r"is not HOLDS\[state\]",
+                "a later run of the key starts at once",
             ),
         ),
     ),
