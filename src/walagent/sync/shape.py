@@ -275,7 +275,7 @@ class Shape(LiveShape):
         old_values = {name: old[name] for name in changed}
         if self.definition.replica == "full":
             return [ShapeChange("update", key, value, {}, old_values)]
-        keep = changed | set(self.table.key)
+        keep = changed | set(self.table.key)  # planted: update-without-key
         return [ShapeChange("update", key, {n: v for n, v in value.items() if n in keep})]
 
     def _shown(self, row: Texts) -> dict[str, str | None]:

@@ -229,4 +229,42 @@ BUGS = (
             ),
         ),
     ),
+    Bug(
+        "rows-of-elsewhere",
+        "the guard reads a table with a partition on another server",
+        (Rewrite("rows-of-elsewhere", r' or row\["foreign_parts"\]', ""),),
+        (
+            Catch(
+                "tests/integration/guard/test_relations.py::"
+                "test_a_relation_with_rows_on_another_server_cannot_be_read",
+                r"assert .*reason in found",
+                "a query can make the server connect to another one",
+            ),
+        ),
+    ),
+    Bug(
+        "update-without-key",
+        "in a shape of a table with full identity, an update lacks the key of its row",
+        (Rewrite("update-without-key", r" \| set\(self\.table\.key\)", ""),),
+        (
+            Catch(
+                "tests/unit/sync/test_shape.py::test_an_update_names_the_row_by_its_key[f]",
+                r"assert found\.value ==",
+                "an application cannot tell which row has changed",
+            ),
+        ),
+    ),
+    Bug(
+        "late-marker",
+        "an origin marker that comes after changes of its transaction is used",
+        (Delete("late-marker"),),
+        (
+            Catch(
+                "tests/unit/intake/test_batching.py::"
+                "test_an_origin_marker_counts_only_before_the_changes[change, ours]",
+                r"assert last\.origin == origin",
+                "a write of a person is taken for that of an agent",
+            ),
+        ),
+    ),
 )
