@@ -127,7 +127,7 @@ def _refused(response: Any) -> DeliveryDelayedError | DeliveryRefusedError:  # n
     # without data.
     status = int(getattr(response, "status_code", None) or response.status)
     data = getattr(response, "data", None)
-    reason = data.get("error") if isinstance(data, dict) else None
+    reason = cast("dict[str, Any]", data).get("error") if isinstance(data, dict) else None
     text = f"Slack answered {str(reason or f'HTTP {status}')[:200]}"
     if reason in _PASSING or status in LATER or status >= _SERVER_ERROR:
         asked = str(response.headers.get("Retry-After", ""))

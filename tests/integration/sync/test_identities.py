@@ -9,6 +9,7 @@ from psycopg import AsyncConnection
 from tests.helpers.database import DEADLINE, rows, run_all
 from tests.helpers.shapes import Follower, serving
 from walagent.config import Replication
+from walagent.message import Json
 from walagent.replication.bootstrap import ensure_slot
 
 KEYED = "create table item (id integer {0}, code text not null, n integer)"
@@ -39,13 +40,13 @@ CHANGES = (
 )
 
 
-async def _table(conn: AsyncConnection) -> list[tuple[object, ...]]:
+async def _table(conn: AsyncConnection) -> list[tuple[Json, ...]]:
     return await rows(conn, "select id::text, code, n::text from item order by item.id")
 
 
-def _rows(client: Follower) -> list[tuple[object, ...]]:
+def _rows(client: Follower) -> list[tuple[Json, ...]]:
     found = [(row["id"], row["code"], row["n"]) for row in client.rows.values()]
-    return sorted(found, key=lambda row: int(row[0]))
+    return sorted(found, key=lambda row: int(str(row[0])))
 
 
 async def _follow(client: Follower, is_there: Callable[[], bool]) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers.build import TICKETS, WHEN, attachment
 from tests.unit.matching.test_origin import KEY, XID, signed
 from tests.unit.matching.test_registry import DEFINITION, OURS
+from walagent.domain.attachment import Attachment
 from walagent.domain.change import (
     Begin,
     Change,
@@ -20,26 +21,28 @@ from walagent.domain.change import (
     OriginMarker,
     Piece,
     Relation,
+    Value,
 )
 from walagent.intake.batching import Batch, Batcher
 from walagent.matching.match import Candidates, TooDeep
 from walagent.matching.origin import Origin
 from walagent.matching.registry import Registry
+from walagent.message import Json
 from walagent.postgres.lsn import Lsn
 
 OTHER = Relation(9, "public", "other", TICKETS.columns)
 OURSELVES = Origin(7, 3, 2)
 
 
-def batcher(*attachments: object, backfilling: set[int] | None = None) -> Batcher:
+def batcher(*attachments: Attachment, backfilling: set[int] | None = None) -> Batcher:
     """A batcher at the start of a stream."""
     on = attachments or (attachment(id=1, max_depth=9),)
-    return Batcher(Registry(on), KEY, backfilling if backfilling is not None else set(), Lsn(0))  # type: ignore[arg-type]
+    return Batcher(Registry(on), KEY, backfilling if backfilling is not None else set(), Lsn(0))
 
 
-def insert(ordinal: int, relation: Relation = TICKETS, lsn: int = 100, **row: object) -> Change:
+def insert(ordinal: int, relation: Relation = TICKETS, lsn: int = 100, **row: Value) -> Change:
     """An inserted row."""
-    return Change(Lsn(lsn), ordinal, Op.INSERT, relation, {"id": ordinal, **row}, None)  # type: ignore[dict-item]
+    return Change(Lsn(lsn), ordinal, Op.INSERT, relation, {"id": ordinal, **row}, None)
 
 
 def begin(lsn: int = 100, xid: int = XID) -> Begin:
@@ -161,7 +164,7 @@ def test_what_is_open_is_not_in_the_group() -> None:
     assert not take(it, commit()).is_empty
 
 
-def attach(ordinal: int, id_: int = 5, version: int = 1, **changes: object) -> Change:
+def attach(ordinal: int, id_: int = 5, version: int = 1, **changes: Json) -> Change:
     """An attachment that takes effect."""
     definition = {**DEFINITION, "id": id_, "version": version, "ops": ["insert"], **changes}
     row = {"id": id_, "definition": json.dumps(definition)}
