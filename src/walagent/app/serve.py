@@ -18,7 +18,7 @@ from walagent.app.startup import once_reached, raise_file_limit
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.base import faults
 from walagent.base.concurrency import Periodic, first_of
-from walagent.base.retries import DATABASE, of, retrying, seconds
+from walagent.base.retries import DATABASE, of, repeat, seconds
 from walagent.config import Config, McpServerEntry
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
@@ -381,7 +381,7 @@ class _Daemon:
                     ) as conn:
                         await register(conn, entry, found)
 
-            await retrying(of(DatabaseLostError, LoginRefusedError))(stored)
+            await repeat(stored, of(DatabaseLostError, LoginRefusedError))
 
         await keep_registered(clients, self.config, registered)
 

@@ -4,7 +4,7 @@ import resource
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from walagent.base.retries import of, retrying
+from walagent.base.retries import of, repeat
 from walagent.errors import DatabaseLostError
 from walagent.telemetry.log import log
 
@@ -22,7 +22,6 @@ async def once_reached(attempt: Callable[[], Awaitable[T]]) -> T:
 
     Exiting would not help: systemd gives up after ten restarts.
     """
-    waiting = retrying(
-        of(DatabaseLostError), lambda error: log.warning("daemon.waiting", error=error)
+    return await repeat(
+        attempt, of(DatabaseLostError), lambda error: log.warning("daemon.waiting", error=error)
     )
-    return await waiting(attempt)

@@ -16,7 +16,7 @@ from walagent.ask.results import StepResult
 from walagent.ask.search import Searcher
 from walagent.ask.search import carry_out as search
 from walagent.ask.verify import check_rows, verify
-from walagent.base.retries import CONFLICT, retrying
+from walagent.base.retries import CONFLICT, repeat
 from walagent.errors import (
     CircuitBreakerOpenError,
     ConflictError,
@@ -148,18 +148,19 @@ async def _read(guard: Guard, query: str) -> Rows:
     Raises:
         ConflictError: the lock was not released: no other plan would help.
     """
-    repeating = retrying(
-        lambda error: isinstance(error, Error | StatementRefusedError) and is_conflict(error),
-        wait=CONFLICT,
-        within=guard.limits.seconds,
-    )
+    waits = list[BaseException]()
     try:
-        return await repeating(guard.read, query)
+        return await repeat(
+            lambda: guard.read(query),
+            lambda error: isinstance(error, Error | StatementRefusedError) and is_conflict(error),
+            waits.append,
+            wait=CONFLICT,
+            within=guard.limits.seconds,
+        )
     except (Error, StatementRefusedError) as error:
         if not is_conflict(error):
             raise
-        tried = repeating.statistics["attempt_number"]
-        raise ConflictError(f"{error}; tried {tried} times") from error
+        raise ConflictError(f"{error}; tried {len(waits) + 1} times") from error
 
 
 async def _is_usable(guard: Guard) -> bool:

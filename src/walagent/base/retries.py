@@ -1,12 +1,12 @@
 """What is tried again, how long it waits before, and when it stops: policies of tenacity.
 
-A loop that only repeats uses `retrying`.  What keeps its state elsewhere (a run in its table, a
+A loop that only repeats uses `repeat`.  What keeps its state elsewhere (a run in its table, a
 reader in its health) asks a policy for the seconds of its next wait.
 """
 
 import math
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from tenacity import (
     AsyncRetrying,
@@ -17,6 +17,8 @@ from tenacity import (
     stop_never,
 )
 from tenacity.wait import wait_base, wait_exponential, wait_random_exponential
+
+T = TypeVar("T")
 
 # Random, so that processes that failed at the same time do not try again at the same time.
 DATABASE: Final = wait_random_exponential(multiplier=1, min=0.1, max=15)
@@ -42,14 +44,15 @@ def delay(attempt: int, asked: float | None = None) -> float:
     return max(seconds(_RUN, attempt), asked or 0.0)
 
 
-def retrying(
+async def repeat(
+    act: Callable[[], Awaitable[T]],
     repeats: Callable[[BaseException], bool],
     waiting: Callable[[BaseException], object] = lambda _: None,
     *,
     wait: wait_base = DATABASE,
     within: float = math.inf,
-) -> AsyncRetrying:
-    """Repeat a coroutine function while it raises errors that *repeats* accepts.
+) -> T:
+    """Return what *act* returns; repeat it while it raises errors that *repeats* accepts.
 
     Args:
         waiting: called with the error before each wait.
@@ -60,13 +63,17 @@ def retrying(
         if state.outcome is not None and (error := state.outcome.exception()) is not None:
             waiting(error)
 
-    return AsyncRetrying(
+    attempts = AsyncRetrying(
         retry=retry_if_exception(repeats),
         wait=wait,
         stop=stop_after_delay(within) if within < math.inf else stop_never,
         before_sleep=before_sleep,
         reraise=True,
     )
+    async for attempt in attempts:
+        with attempt:
+            return await act()
+    raise AssertionError("the last attempt returns or raises")
 
 
 def of(*errors: type[BaseException]) -> Callable[[BaseException], bool]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from walagent.base.retries import of, retrying
+from walagent.base.retries import of, repeat
 from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import Pool, open_pool
@@ -36,10 +36,11 @@ class RowPool:
                 self._pool.set_result(pool)
                 await asyncio.Event().wait()
 
-        await retrying(
+        await repeat(
+            keep,
             of(DatabaseLostError, LoginRefusedError),
             lambda error: log.warning("sync.waiting", error=error),
-        )(keep)
+        )
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:

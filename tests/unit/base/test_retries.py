@@ -2,7 +2,7 @@
 
 import pytest
 
-from walagent.base.retries import CONFLICT, DATABASE, delay, doubling, of, retrying, seconds
+from walagent.base.retries import CONFLICT, DATABASE, delay, doubling, of, repeat, seconds
 
 
 def test_the_wait_doubles_up_to_the_cap() -> None:
@@ -50,11 +50,25 @@ async def test_what_is_accepted_is_repeated_and_the_last_error_is_raised() -> No
     async def fail(error: Exception) -> None:
         raise error
 
-    policy = retrying(of(ValueError), raised.append, wait=CONFLICT, within=0.2)
+    async def repeated(error: Exception) -> None:
+        await repeat(lambda: fail(error), of(ValueError), raised.append, wait=CONFLICT, within=0.2)
+
     with pytest.raises(ValueError, match="again"):
-        await policy(fail, ValueError("again"))
+        await repeated(ValueError("again"))
     tried = len(raised)
     assert tried > 1
     with pytest.raises(KeyError):
-        await policy(fail, KeyError("other"))
+        await repeated(KeyError("other"))
     assert len(raised) == tried
+
+
+async def test_what_succeeds_at_last_is_returned() -> None:
+    """Of a function that returns an awaitable, whatever kind of function it is."""
+    outcomes = iter([ValueError("one"), ValueError("two"), "done"])
+
+    async def next_one() -> str:
+        if isinstance(found := next(outcomes), Exception):
+            raise found
+        return found
+
+    assert await repeat(lambda: next_one(), of(ValueError), wait=CONFLICT) == "done"  # noqa: PLW0108 - as callers do
