@@ -25,4 +25,8 @@ async def once_reached(attempt: Callable[[], Awaitable[T]]) -> T:
     waiting = retrying(
         of(DatabaseLostError), lambda error: log.warning("daemon.waiting", error=error)
     )
-    return await waiting(attempt)
+
+    async def attempted() -> T:  # tenacity awaits coroutine functions, which a lambda is not
+        return await attempt()
+
+    return await waiting(attempted)
