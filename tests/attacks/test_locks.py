@@ -9,13 +9,13 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from tests.helpers.database import as_role, refused, role, run_all, session, until, value
-from walagent.app.migrate import migrate
 from walagent.apply.apply import apply
 from walagent.config import Config, Replication
 from walagent.errors import ConflictError, PreconditionError
 from walagent.replication.bootstrap import ensure_slot
 from walagent.store.errors import translating
 from walagent.store.install import lock as migrations
+from walagent.store.install.migrate import migrate
 
 QUICK = "alter function agent_internal.lock_apply() set lock_timeout = '200ms'"
 MODES = ("row share", "row exclusive", "share", "exclusive", "access exclusive")

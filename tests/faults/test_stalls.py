@@ -18,12 +18,12 @@ from tests.faults.rig.servers import OwnServer, own_server
 from tests.faults.rig.stage import ATTACH as ATTACH_ITEM
 from tests.faults.rig.stage import Figure, Place, make_ready, set_up
 from tests.faults.rig.waiting import connect_again, fetch, until, until_true
-from walagent.app.migrate import migrate
 from walagent.app.sinks import DaemonSinks
 from walagent.config import Replication
 from walagent.config.dsn import Logins, Places
 from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
+from walagent.store.install.migrate import migrate
 
 # Rows that nobody acts on are sent all the same, so they fill what lies between the server and us.
 ATTACH = """

@@ -35,10 +35,10 @@ from tests.helpers.database import (
     value,
 )
 from tests.integration.wal.reading import changes, read_to, wal_end
-from walagent.app.migrate import migrate
 from walagent.domain.change import UNCHANGED, Begin, Change, Commit, Item, Piece
 from walagent.models.script import call
 from walagent.postgres.connection import TEXT_FORMS
+from walagent.store.install.migrate import migrate
 from walagent.store.sessions.connections import connect
 from walagent.wal.options import Plugin, StreamOptions
 from walagent.wal.stream import open_stream

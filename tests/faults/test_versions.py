@@ -17,10 +17,10 @@ from tests.faults.rig.waiting import fetch, until
 from tests.helpers.catalog import catalog
 from tests.helpers.later_schema import later
 from tests.integration.cli.user import empty_database
-from walagent.app.migrate import migrate
 from walagent.cli.exit_codes import PERSON
 from walagent.errors import WalagentError
 from walagent.store.install.files import find_files
+from walagent.store.install.migrate import migrate
 
 pytestmark = pytest.mark.scenario(18)
 

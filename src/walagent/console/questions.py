@@ -15,7 +15,7 @@ from walagent.ask.health import Health
 from walagent.ask.options import Options
 from walagent.config import AskSettings
 from walagent.config.dsn import Places
-from walagent.console.guard import RefusedError
+from walagent.http.exchange import RefusedError
 from walagent.message import Json
 
 _AT_ONCE: Final = 2  # questions of a process; each has its own connections

@@ -16,8 +16,8 @@ from psycopg.sql import SQL, Identifier
 from walagent.config import Config
 from walagent.config.dsn import Logins
 from walagent.console.declared import declared_queries
-from walagent.console.guard import RefusedError
 from walagent.explain.facts import explain
+from walagent.http.exchange import RefusedError
 from walagent.message import Json
 from walagent.store.sessions.acting import Identity, give_identity
 from walagent.store.sessions.connections import connect

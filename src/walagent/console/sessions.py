@@ -12,7 +12,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection, Error
 from psycopg.sql import SQL, Identifier, Literal
 
-from walagent.console.guard import RefusedError
+from walagent.http.exchange import RefusedError
 from walagent.http.signed_tokens import FindIdentity, SignedTokenError
 from walagent.store.install.removal import CREATED
 from walagent.store.sessions.acting import identity_of_token

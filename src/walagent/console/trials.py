@@ -15,8 +15,8 @@ from psycopg import AsyncConnection
 
 from walagent.config import Config
 from walagent.config.dsn import Logins
-from walagent.console.guard import RefusedError
 from walagent.domain.tenant import Actor
+from walagent.http.exchange import RefusedError
 from walagent.intake.backfill import PresentRow
 from walagent.message import Json
 from walagent.store.changed_rows import Cells, ChangedRow

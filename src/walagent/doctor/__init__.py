@@ -10,7 +10,6 @@ from typing import Any
 
 from psycopg import AsyncConnection, Error
 
-from walagent.app.migrate import plan_migration
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.doctor.analyst import check_analyst, check_standby_of_questions
@@ -35,6 +34,7 @@ from walagent.store import checkpoint as checkpoints
 from walagent.store.errors import translated
 from walagent.store.install import server_facts
 from walagent.store.install.identity import check_database
+from walagent.store.install.migrate import plan_migration
 from walagent.store.install.pooling import check_pooling
 from walagent.store.people import listings
 from walagent.store.sessions.connections import connect

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 from psycopg import AsyncConnection
 
-from walagent.app.migrate import migrate, plan_migration
 from walagent.apply.apply import apply_unlocked
 from walagent.config import Config
 from walagent.domain.attachment import Attachment
@@ -15,6 +14,7 @@ from walagent.domain.tenant import Actor
 from walagent.errors import ConfigError, PreconditionError
 from walagent.message import Json
 from walagent.store import attachments, trials
+from walagent.store.install.migrate import migrate, plan_migration
 from walagent.store.trials import only_one
 
 Connection = AsyncConnection[Any]

@@ -13,8 +13,8 @@ from tests.helpers.asked import SCRIPT, analyst
 from tests.helpers.database import role, run_all, session, value
 from tests.helpers.people import person, token_of
 from walagent.config import AskSettings
-from walagent.console.guard import RefusedError
 from walagent.console.questions import PageQuestions
+from walagent.http.exchange import RefusedError
 from walagent.message import Json
 
 TICKETS = """

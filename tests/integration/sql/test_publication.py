@@ -21,7 +21,7 @@ from tests.helpers.database import (
     until,
     value,
 )
-from walagent.app.migrate import migrate
+from walagent.store.install.migrate import migrate
 
 NO_KEY = DESK + "create table notes (id int, body text); insert into notes values (1, 'a');"
 

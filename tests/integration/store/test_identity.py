@@ -13,8 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.helpers.database import DESK, attach, refused, role, rows, run_all, session, value
 from tests.helpers.queue import add_runs, claim, finish, ids, park_for_approval, states
 from tests.integration.cli.user import User, empty_database
-from walagent.app.migrate import migrate
 from walagent.store.install.identity import adopt_database, check_database
+from walagent.store.install.migrate import migrate
 
 CLAIM = "select * from agent_internal.claim_runs('w2', 1, '30 s', '{question}', 1)"
 

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import click
 
-from walagent.app.migrate import migrate, plan_migration
 from walagent.app.serve import Hooks, serve, work
 from walagent.app.startup import once_reached
 from walagent.cli.session import CliSession, Where, open_session
@@ -16,6 +15,7 @@ from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.errors import PreconditionError, WalagentError
 from walagent.store.install.identity import check_database
+from walagent.store.install.migrate import migrate, plan_migration
 from walagent.store.install.plan import Plan
 from walagent.store.install.pooling import check_pooling
 from walagent.telemetry import log, metrics

@@ -6,7 +6,6 @@ from contextlib import suppress
 
 import click
 
-from walagent.app.migrate import migrate, plan_migration
 from walagent.ask.analyst_role import make_analyst
 from walagent.cli.session import (
     CliSession,
@@ -26,6 +25,7 @@ from walagent.intake.recovery import RowRecovery
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
 from walagent.replication.resync import resync
 from walagent.replication.source import check_source
+from walagent.store.install.migrate import migrate, plan_migration
 from walagent.store.install.plan import Plan
 from walagent.store.install.pooling import check_pooling
 from walagent.store.install.server_facts import read_server
