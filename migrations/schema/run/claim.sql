@@ -132,7 +132,7 @@ begin
                        (select p.id
                           from agent.run p
                          where p.queue_id = _id and p.ordering_key = c.ordering_key and p.id <> c.id
-                           and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+                           and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')  -- planted: review-holds-nothing/claim
                            and (p.state <> 'pending' or p.started_at is not null or p.id = any (taken))
                            and (not c.begun or p.id < c.id or p.state = 'running' or p.id = any (taken))
                          order by p.id + 0 desc

@@ -96,7 +96,7 @@ begin
                    and agent_internal.room_of(n.tenant) is null
                    and (select true from agent.run p
                          where p.queue_id = n.attachment_id and p.ordering_key = n.ordering_key
-                           and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+                           and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')  -- planted: review-holds-nothing/start
                          limit 1) is null
                    as go
               from jsonb_populate_recordset(null::agent.new_run, _runs) n

@@ -306,7 +306,7 @@ class _RuleChecker:
             harmless = name not in allowlist.DENIED_INFORMATION
         elif schema in {"agent", "agent_internal"} or schema.startswith(("pg_toast", "pg_temp")):
             harmless = listed is not None and f"{schema}.{name}" in listed
-        elif kind == "f" or row["foreign_parts"]:
+        elif kind == "f" or row["foreign_parts"]:  # planted: rows-of-elsewhere
             return f"{row['title']} is on another server"
         else:
             harmless = kind in "rpmvS" and (listed is None or f"{schema}.{name}" in listed)

@@ -132,7 +132,7 @@ class Batcher:
         return self.open
 
     def _take_piece(self, opened: OpenTransaction, piece: Piece) -> None:
-        opened.has_changes = True
+        opened.has_changes = True  # planted: late-marker
         for changes in alike(piece.changes):
             relation = changes[0].relation
             if is_ours(relation):

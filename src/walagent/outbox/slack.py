@@ -21,7 +21,7 @@ from walagent.errors import (
 )
 from walagent.message import Json
 from walagent.outbox.text import text_of
-from walagent.outbox.webhook import Post
+from walagent.outbox.webhook import LATER, Post
 from walagent.store.outbox import Delivery
 from walagent.telemetry.log import log
 from walagent.tools.http import HostRules
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _HOOKS: Final = "https://hooks.slack.com/"
 _MOST_TEXT: Final = 2_900  # characters of a section
 _TIMEOUT: Final = 15
+_SERVER_ERROR: Final = 500
+_PASSING: Final = frozenset(
+    {"ratelimited", "rate_limited", "internal_error", "fatal_error", "service_unavailable"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +116,23 @@ class SlackSender:
             said = await web_client(self._app, token).chat_postMessage(channel=channel, **message)
         except SlackApiError as error:
             raise _refused(error.response) from None
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        # AttributeError: slack_sdk calls a method of objects on an answer in text/plain.
+        except (aiohttp.ClientError, TimeoutError, OSError, AttributeError) as error:
             raise DeliveryDelayedError(f"Slack: {type(error).__name__}") from error
         return f"message {said.get('ts')}"
 
 
 def _refused(response: Any) -> DeliveryDelayedError | DeliveryRefusedError:  # noqa: ANN401 - not typed
-    reason = str(response.get("error") or "no reason")[:200]
-    if reason in {"ratelimited", "rate_limited", "internal_error", "service_unavailable"}:
+    # A proxy answers with a status alone, which slack_sdk hands over as a response of aiohttp, or
+    # without data.
+    status = int(getattr(response, "status_code", None) or response.status)
+    data = getattr(response, "data", None)
+    reason = cast("dict[str, Any]", data).get("error") if isinstance(data, dict) else None
+    text = f"Slack answered {str(reason or f'HTTP {status}')[:200]}"
+    if reason in _PASSING or status in LATER or status >= _SERVER_ERROR:
         asked = str(response.headers.get("Retry-After", ""))
-        wait = float(asked) if asked.isdigit() else None
-        return DeliveryDelayedError(f"Slack answered {reason}", retry_after=wait)
-    return DeliveryRefusedError(f"Slack answered {reason}")
+        return DeliveryDelayedError(text, retry_after=float(asked) if asked.isdigit() else None)
+    return DeliveryRefusedError(text)
 
 
 def web_client(app: SlackApp, token: str) -> Any:  # noqa: ANN401 - its methods are not typed

@@ -28,7 +28,8 @@ from walagent.tools.http_request import HttpRequest, Limits
 if TYPE_CHECKING:
     from walagent.tools.http_exchange import Said
 
-_LATER: Final = frozenset({408, 425, 429})  # of the answers 4xx, those that ask for another attempt
+# Of the answers 4xx, those that ask for another attempt.
+LATER: Final = frozenset({408, 425, 429})  # planted: too-many-ends
 _LIMITS: Final = Limits(4096, 15.0)
 _PREFIX: Final = "whsec_"  # of keys in base64
 
@@ -93,7 +94,7 @@ class Post:
         if said.is_success:
             return said
         text = f"{parts.hostname} answered HTTP {said.status}"
-        raise (DeliveryDelayedError if said.status in _LATER else DeliveryRefusedError)(text)
+        raise (DeliveryDelayedError if said.status in LATER else DeliveryRefusedError)(text)
 
 
 class WebhookSender:

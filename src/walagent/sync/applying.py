@@ -140,6 +140,18 @@ def _touched(shapes: Sequence[Shape], rows: Sequence[RowChange | None]) -> list[
 
 
 def _has_changed(table: ShapeTable, change: Change) -> bool:
-    """Return whether the table has other columns than the shape knows."""
-    sent = [(column.name, column.type_oid) for column in change.relation.columns]
-    return sent != [(c.name, c.type_oid) for c in table.columns]
+    """Return whether the table is not as the shape knows it: its columns, or what old rows have."""
+    relation = change.relation
+    sent = [(column.name, column.type_oid) for column in relation.columns]
+    return sent != [(c.name, c.type_oid) for c in table.columns] or not _names_row(table, change)
+
+
+def _names_row(table: ShapeTable, change: Change) -> bool:
+    """Return whether the key of the old row is known."""
+    if change.old is not None:
+        return change.old.keys() >= set(table.key)
+    relation = change.relation
+    if change.op is not Op.UPDATE or not relation.oid:  # 0: its identity is unknown
+        return True
+    # Not sent: the identity has not changed.  The key has not, if it is a part of that.
+    return {column.name for column in relation.columns if column.in_key} >= set(table.key)

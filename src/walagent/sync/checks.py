@@ -70,6 +70,8 @@ async def check_definition(conn: AsyncConnection[Any], definition: Definition) -
         raise ShapeRefusedError(403, "Invalid request", {"table": [text]})
     if not table.has_key and table.identity != "f":
         raise invalid("table", "has no primary key")
+    if not table.identity_has_key:
+        raise invalid("table", "has a replica identity that does not include its primary key")
     names = {column.name for column in table.columns}
     unknown = [name for name in definition.columns or () if name not in names]
     if unknown:

@@ -252,16 +252,17 @@ class Shape(LiveShape):
         return self._updated(row, new, matches=bool(matches))
 
     def _updated(self, row: "RowChange", new: Texts, *, matches: bool) -> "list[ShapeChange]":
-        old = row.old
-        gone = {name: (old or new).get(name, new.get(name)) for name in self.table.key}
+        if matches and row.before == row.key:
+            return self._changed_row(row, new)
+        old = row.old or {}
+        key = {name: old.get(name, new.get(name)) for name in self.table.key}
+        left = self._left({**key, **old})
         if not matches:
-            return [ShapeChange("delete", row.before, self._left({**gone, **(old or {})}))]
-        if row.before != row.key:
-            return [
-                ShapeChange("delete", row.before, self._left(gone), {"key_change_to": row.key}),
-                ShapeChange("insert", row.key, self._shown(new), {"key_change_from": row.before}),
-            ]
-        return self._changed_row(row, new)
+            return [ShapeChange("delete", row.before, left)]
+        return [
+            ShapeChange("delete", row.before, left, {"key_change_to": row.key}),
+            ShapeChange("insert", row.key, self._shown(new), {"key_change_from": row.before}),
+        ]
 
     def _changed_row(self, row: "RowChange", new: Texts) -> "list[ShapeChange]":
         value, key, old = self._shown(new), row.key, row.old
@@ -274,7 +275,7 @@ class Shape(LiveShape):
         old_values = {name: old[name] for name in changed}
         if self.definition.replica == "full":
             return [ShapeChange("update", key, value, {}, old_values)]
-        keep = changed | set(self.table.key)
+        keep = changed | set(self.table.key)  # planted: update-without-key
         return [ShapeChange("update", key, {n: v for n, v in value.items() if n in keep})]
 
     def _shown(self, row: Texts) -> dict[str, str | None]:

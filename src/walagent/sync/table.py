@@ -17,14 +17,19 @@ from walagent.postgres import pgtypes
 
 _TABLE: Final = """
 select c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relrowsecurity, c.relreplident::text,
-       has_table_privilege(c.oid, 'select')
+       has_table_privilege(c.oid, 'select'),
+       c.relreplident <> 'i' or coalesce(
+           (select (i.indkey::int2[])[0:i.indnkeyatts - 1]
+                   @> (p.indkey::int2[])[0:p.indnkeyatts - 1]
+              from pg_catalog.pg_index i join pg_catalog.pg_index p on p.indrelid = i.indrelid
+             where i.indrelid = c.oid and i.indisreplident and p.indisprimary), true)
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
  where n.nspname = %s and c.relname = %s
 """
 _COLUMNS: Final = """
 select a.attname, t.oid::int8, coalesce(e.typname, t.typname),
        case when e.oid is null then 0 else greatest(a.attndims, 1) end,
-       a.attnotnull, array_position(i.indkey::int2[], a.attnum) - array_lower(i.indkey::int2[], 1),
+       a.attnotnull, array_position((i.indkey::int2[])[0:i.indnkeyatts - 1], a.attnum) - 1,
        a.atttypmod, coalesce(e.typtype, t.typtype) = 'e', coalesce(l.collisdeterministic, true),
        pg_catalog.format_type(a.atttypid, a.atttypmod),
        a.attgenerated <> ''
@@ -95,15 +100,21 @@ def _modifiers(name: str, typmod: int) -> Mapping[str, Json]:
 
 @dataclass(frozen=True)
 class ShapeTable:
-    """A table of the database."""
+    """A table of the database.
+
+    Args:
+        identity: pg_class.relreplident.
+        identity_has_key: whether the identity includes the primary key, if that is an index.
+    """
 
     oid: int
     schema: str
     name: str
     columns: Sequence[ShapeColumn]
     has_policies: bool
-    identity: str  # pg_class.relreplident
+    identity: str
     is_partitioned: bool = False
+    identity_has_key: bool = True
 
     @cached_property
     def key(self) -> Sequence[str]:
@@ -233,7 +244,10 @@ async def read_table(conn: AsyncConnection[Any], schema: str, name: str) -> Shap
     row = await (await conn.execute(_TABLE, (schema, name))).fetchone()
     if row is None or row[3] not in {"r", "p"} or not row[6]:
         raise NoSuchTableError(f"{schema}.{name}")
-    oid, schema, name, kind, has_policies, identity, _ = row
+    oid, schema, name, kind, has_policies, identity, _, has_key = row
     cursor = await conn.execute(_COLUMNS, (oid,))
     columns = [ShapeColumn(*found[:10]) for found in await cursor.fetchall() if not found[10]]
-    return ShapeTable(oid, schema, name, tuple(columns), has_policies, identity, kind == "p")
+    is_partitioned = kind == "p"
+    return ShapeTable(
+        oid, schema, name, tuple(columns), has_policies, identity, is_partitioned, has_key
+    )

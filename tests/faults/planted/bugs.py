@@ -1,7 +1,8 @@
 """The bugs that are planted to see the tests fail, and which tests must see which.
 
-Each breaks one of the mechanisms that docs/guarantees.md names, as somebody might who tidies up,
-and nothing else: as long as no fault happens, all goes well.
+Each breaks one of the mechanisms that docs/guarantees.md names, or one that keeps rows from those
+who may not see them, as somebody might who tidies up, and nothing else: as long as no fault happens
+and nobody tries, all goes well.
 """
 
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Bug:
 
 POINTS, APART = "tests/faults/test_points.py::", "tests/faults/test_points_apart.py::"
 FENCES, CONNECTIONS = "tests/faults/test_fences.py::", "tests/faults/test_connections.py::"
+ORDERING = "tests/integration/sql/test_ordering.py::"
 DAEMONS = (
     "tests/faults/test_failpoints.py::test_daemons_that_are_killed_at_every_point_are_made_up_for"
 )
@@ -190,6 +192,78 @@ BUGS = (
                 "[intake.runs_inserted]",
                 r"assert fenced ==",
                 "who lost the checkpoint commits, and nothing stops it",
+            ),
+        ),
+    ),
+    Bug(
+        "review-holds-nothing",
+        "a run in needs_review no longer holds its ordering key",
+        (
+            Rewrite("review-holds-nothing/claim", ", 'needs_review'", ""),
+            Rewrite("review-holds-nothing/start", ", 'needs_review'", ""),
+        ),
+        (
+            Catch(
+                ORDERING + "test_a_claim_takes_a_later_run_only_if_no_earlier_one_holds_the_"
+                "ordering_key[needs_review]",
+                r"is not HOLDS\[state\]",
+                "a later run of the key is claimed",
+            ),
+            Catch(
+                ORDERING + "test_a_run_is_inserted_as_claimed_only_if_none_holds_its_ordering_key"
+                "[needs_review]",
+                r"is not HOLDS\[state\]",
+                "a later run of the key starts at once",
+            ),
+        ),
+    ),
+    Bug(
+        "too-many-ends",
+        "a webhook that answers 429 ends the delivery",
+        (Rewrite("too-many-ends", ", 429", ""),),
+        (
+            Catch(
+                "tests/unit/outbox/test_statuses.py::test_every_status_of_a_webhook",
+                r"assert found == OF_HTTP",
+                "the message is lost while its receiver is busy",
+            ),
+        ),
+    ),
+    Bug(
+        "rows-of-elsewhere",
+        "the guard reads a table with a partition on another server",
+        (Rewrite("rows-of-elsewhere", r' or row\["foreign_parts"\]', ""),),
+        (
+            Catch(
+                "tests/integration/guard/test_relations.py::"
+                "test_a_relation_with_rows_on_another_server_cannot_be_read",
+                r"assert .*reason in found",
+                "a query can make the server connect to another one",
+            ),
+        ),
+    ),
+    Bug(
+        "update-without-key",
+        "in a shape of a table with full identity, an update lacks the key of its row",
+        (Rewrite("update-without-key", r" \| set\(self\.table\.key\)", ""),),
+        (
+            Catch(
+                "tests/unit/sync/test_shape.py::test_an_update_names_the_row_by_its_key[f]",
+                r"assert found\.value ==",
+                "an application cannot tell which row has changed",
+            ),
+        ),
+    ),
+    Bug(
+        "late-marker",
+        "an origin marker that comes after changes of its transaction is used",
+        (Delete("late-marker"),),
+        (
+            Catch(
+                "tests/unit/intake/test_batching.py::"
+                "test_an_origin_marker_counts_only_before_the_changes[change, ours]",
+                r"assert last\.origin == origin",
+                "a write of a person is taken for that of an agent",
             ),
         ),
     ),

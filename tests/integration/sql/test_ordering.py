@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
 
 from tests.helpers.database import DESK, attach, column, run_all, session, value
 from tests.helpers.queue import (
@@ -68,6 +69,85 @@ async def test_ordering_keys_of_other_attachments_are_other_ordering_keys(
     second = await attach(conn, "name=second")
     added = await add_runs(conn, first, "a") + await add_runs(conn, second, "a")
     assert sorted(ids(await claim(conn))) == sorted(added)
+
+
+# Which runs hold their ordering key.
+HOLDS = {
+    "pending": True,
+    "running": True,
+    "waiting_approval": True,
+    "waiting_retry": True,
+    "needs_review": True,
+    "succeeded": False,
+    "failed": False,
+    "dead": False,
+    "cancelled": False,
+    "skipped": False,
+}
+
+
+async def test_every_state_holds_its_ordering_key_or_does_not(conn: AsyncConnection) -> None:
+    """A new state needs a line in the table above."""
+    labels = await column(conn, "select unnest(enum_range(null::agent.run_state))::text")
+    assert labels == list(HOLDS)
+    assert labels == list(RunState)
+
+
+async def _in_state(conn: AsyncConnection, state: str) -> int:
+    """An attachment with a run of key a that has started and is in *state*."""
+    attached = await desk(conn)
+    await add_runs(conn, attached, "a")
+    await claim(conn)
+    await run_all(
+        conn,
+        "set session_replication_role = replica;"  # also what no transition leads to
+        f"update agent.run set state = '{state}',"
+        f" lease_expires_at = case when '{state}' = 'running' then lease_expires_at end,"
+        f" next_attempt_at = case when '{state}' = 'waiting_retry' then now() + '1 day' end,"
+        f" finished_at = case when agent_internal.is_final('{state}') then now() end;"
+        "reset session_replication_role",
+    )
+    return attached
+
+
+@pytest.mark.parametrize("state", HOLDS)
+async def test_a_claim_takes_a_later_run_only_if_no_earlier_one_holds_the_ordering_key(
+    conn: AsyncConnection, state: str
+) -> None:
+    """What came later may rest on what the earlier run will do."""
+    (later,) = await add_runs(conn, await _in_state(conn, state), "a")
+    assert (later in ids(await claim(conn))) is not HOLDS[state]
+
+
+@pytest.mark.parametrize("state", HOLDS)
+async def test_a_run_is_inserted_as_claimed_only_if_none_holds_its_ordering_key(
+    conn: AsyncConnection, state: str
+) -> None:
+    """The shortcut of intake passes over nobody."""
+    attached = await _in_state(conn, state)
+    await run_all(
+        conn,
+        "update agent_internal.queue set queued = false;"
+        "insert into agent.checkpoint (slot, system_id, timeline, plugin, commit_lsn, end_lsn)"
+        " values ('s', '1', 1, 'pgoutput', '1/0', '1/0')",
+    )
+    run = {
+        "attachment_id": attached,
+        "attachment_version": 1,
+        "commit_lsn": "1/8",
+        "ordinal": 0,
+        "change": {},
+        "ordering_key": "a",
+        "max_attempts": 1,
+        "start": True,
+    }
+    started = await value(
+        conn,
+        "select agent_internal.ingest('s', 0, 1, '1/8', '1/9', %s, %s, 'w', '30 s')",
+        Jsonb([run]),
+        [attached],
+    )
+    assert (started is not None) is not HOLDS[state]
 
 
 @pytest.mark.parametrize("state", [RunState.WAITING_RETRY, RunState.NEEDS_REVIEW, RunState.PENDING])
