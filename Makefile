@@ -117,7 +117,7 @@ docs: schema  ## Regenerate the generated parts of docs/
 	$(BIN)/python -m tests.docs_generated
 
 schema: $(STAMP)  ## Regenerate docs/agents.schema.json
-	$(BIN)/walagent schema > docs/agents.schema.json.new
+	$(BIN)/walagent agents schema > docs/agents.schema.json.new
 	mv docs/agents.schema.json.new docs/agents.schema.json
 
 dist: $(BUILD)/.installed  ## Build the source archive and the wheel into dist/

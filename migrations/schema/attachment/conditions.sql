@@ -1,6 +1,6 @@
 -- Conditions of a definition: compiled once by PostgreSQL, stored with all names spelled out.
 --
--- Conditions are compiled with the rights of who wrote them, and of nobody else.
+-- Conditions are compiled with the rights of the role that wrote them, and of no other.
 --
 -- To parse a constant is to execute code: the input function of its type, and the checks of a domain.
 --

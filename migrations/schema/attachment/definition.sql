@@ -262,7 +262,7 @@ begin
         if new.relation <> old.relation and not old.paused
            and not exists (select from pg_catalog.pg_class where oid = old.relation) then
             new.paused := true;
-            new.paused_reason := agent_internal.drop_message(old.definition) || '; walagent resume accepts it';
+            new.paused_reason := agent_internal.drop_message(old.definition) || '; walagent agents resume accepts it';
         end if;
     else
         new.attached_by := current_user;

@@ -25,7 +25,7 @@ begin
 end;
 $$;
 
--- `walagent audit verify` computes the same in a statement of its own: who can rewrite rows can also rewrite functions.
+-- `walagent tenants audit verify` computes the same in a statement of its own: who can rewrite rows can also rewrite functions.
 create or replace function agent_internal.audit_digest(_row agent.audit)
     returns bytea
     language sql

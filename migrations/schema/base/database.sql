@@ -32,7 +32,7 @@ begin
         raise exception 'this database is a copy: it has OID % on the server with system identifier %, expected OID % on %',
             _present.oid, _present.system_id, _stored.oid, _stored.system_id
             using errcode = 'WA017',
-                  hint = 'Use walagent adopt --moved if the original is not used any more, or walagent adopt --copy if it is.';
+                  hint = 'Use walagent database adopt --moved if the original is not used any more, or walagent database adopt --copy if it is.';
     end if;
     return _stored.id;
 end;

@@ -25,7 +25,7 @@ comment on column agent.gap.resolution is 'How it was resolved';
 comment on column agent.gap.resolved_at is 'When it was resolved; NULL: open';
 comment on column agent.gap.resolved_by is 'Role that resolved it';
 
-comment on table agent.gap_choice is 'What was chosen for the rows of a gap, by attachment; written by walagent resync';
+comment on table agent.gap_choice is 'What was chosen for the rows of a gap, by attachment; written by walagent wal resync';
 comment on column agent.gap_choice.gap_id is 'Gap ID';
 comment on column agent.gap_choice.attachment_id is 'Attachment ID';
 comment on column agent.gap_choice.attachment is 'Name of the attachment at the time of the choice';

@@ -1,5 +1,5 @@
 -- For a CHECK: true, or an error.  A webhook leads to a host by its name, or by an address as everybody reads it, and never
--- to a link-local one, where clouds serve the keys of a machine.  What a name leads to is checked by who connects.
+-- to a link-local one, where clouds serve the keys of a machine.  What a name leads to is checked by the process that connects.
 create or replace function agent_internal.leads_to_host(_url text)
     returns boolean
     language plpgsql

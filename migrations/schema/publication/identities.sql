@@ -68,7 +68,7 @@ begin
                         where b.pubname = 'walagent_inserts' and r.prrelid = a.relation)
          order by a.id
     loop
-        perform agent_internal.pause_broken(_found.id, format('%s: its updates and deletes are not published until walagent resume',
+        perform agent_internal.pause_broken(_found.id, format('%s: its updates and deletes are not published until walagent agents resume',
                                                               coalesce(_found.problem, format('%s had no replica identity', _found.relation))));
     end loop;
 end;

@@ -1,4 +1,4 @@
--- Violations of the promises in migrations/README.md.  `walagent check` prints them.
+-- Violations of the promises in migrations/README.md.  `walagent wal check` prints them.
 create or replace view agent.broken_invariant with (security_invoker = on) as
     select 'a step is missing' as rule, format('run %s: %s steps, the last is number %s', run_id, count(*), max(seq)) as detail
       from agent.step where run_id > coalesce(agent_internal.first_checked_run(), 0)

@@ -63,7 +63,7 @@ begin
 end;
 $$;
 
--- Decide the proposals whose deadline has passed.  One whose row is locked is left to who holds it, and to the next tick.
+-- Decide the proposals whose deadline has passed.  One whose row is locked is left to the transaction that holds it, and to the next tick.
 create or replace function agent_internal.settle_due_proposals()
     returns bigint
     language plpgsql

@@ -28,7 +28,7 @@ create table agent.team_member (
     weight    numeric not null default 1 check (weight > 0 and weight <= 1000),
     primary key (tenant, team, principal),
     foreign key (tenant, team) references agent.team on delete cascade,
-    -- Who leaves the thread leaves the team.
+    -- A principal that leaves the thread leaves the team.
     foreign key (tenant, thread_id, principal) references agent.member on delete cascade
 );
 

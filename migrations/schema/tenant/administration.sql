@@ -229,7 +229,7 @@ exception
         raise exception 'principal "%" already exists', name using errcode = 'WA020';
     when foreign_key_violation then
         raise exception 'tenant "%" does not exist', tenant using errcode = 'WA020',
-            hint = 'Create it with: walagent tenant add NAME';
+            hint = 'Create it with: walagent tenants add NAME';
     when check_violation or not_null_violation then
         get stacked diagnostics _constraint = constraint_name;
         if _constraint = 'principal_email_check' then
@@ -348,7 +348,7 @@ begin
         null;
     elsif not (agent_internal.administered(tenant, principal)).active then
         raise exception 'principal "%" is disabled', principal using errcode = 'WA020',
-            hint = 'Enable it with: walagent principal enable NAME';
+            hint = 'Enable it with: walagent tenants principals enable NAME';
     end if;
     perform agent_internal.check_expiry(expires_at);
     if scopes is null or not scopes <@ _known then

@@ -146,7 +146,7 @@ begin
     select * into _found from agent_internal.find_token(sha256(convert_to(act_as.token, 'utf8')));
     if _found.principal is null then
         raise exception 'the token is unknown, expired or revoked' using errcode = 'WA018',
-            hint = 'Create one with: walagent token create PRINCIPAL';
+            hint = 'Create one with: walagent tenants tokens create PRINCIPAL';
     end if;
     perform agent_internal.assume(_found.tenant, _found.principal, _found.scopes, _found.until);
 end;
@@ -203,14 +203,14 @@ begin
      where p.tenant = _tenant and p.name::text = _principal and p.active;
     if _found is null or _until is null or _until <= agent_internal.now() then
         raise exception 'the token is expired, or names no active principal' using errcode = 'WA018',
-            hint = 'Create the principal with: walagent principal add NAME --tenant TENANT';
+            hint = 'Create the principal with: walagent tenants principals add NAME --tenant TENANT';
     end if;
     perform agent_internal.assume(_tenant, _found, _scopes, _until);
 end;
 $$;
 comment on function agent_internal.act_as_principal(text, text, text[], timestamp with time zone) is 'Act as the principal of a signed token, which the daemon has verified';
 
--- The login of a principal.  In the tenant default, a login that is nobody's principal acts under its own name.
+-- The login of a principal.  In the tenant default, a login without a principal acts under its own name.
 create or replace function agent_internal.login_of(_tenant text, _principal name)
     returns name
     language sql

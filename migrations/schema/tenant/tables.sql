@@ -6,7 +6,7 @@
 --   a login        of a principal that has it; a login of no principal acts in the tenant `default` under its own name
 --   a tool         the agent whose run it belongs to: its worker signs it with the request
 --
--- Who has one tenant needs to know none of this: all rows are of `default`, and what a login may do follows from its
+-- With one tenant, none of this matters: all rows are of `default`, and what a login may do follows from its
 -- privileges alone.  A principal may do what its login's privileges and its roles both allow.
 --
 -- Each table with a column `tenant` has row-level security, enabled and forced: see policies.sql of each noun.  Functions with

@@ -211,7 +211,7 @@ exception when others then
     get stacked diagnostics _state = returned_sqlstate, _message = message_text;
     raise exception 'could not set role "%": % (SQLSTATE %)', _role, _message, _state
         using errcode = 'WA008', detail = _state,
-              hint = format('Run grant %I to %I, then walagent resume.', _role, session_user);
+              hint = format('Run grant %I to %I, then walagent agents resume.', _role, session_user);
 end;
 $$;
 
@@ -234,7 +234,7 @@ begin
     exception when insufficient_privilege or undefined_object then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text, _hint = pg_exception_hint;
         raise exception '% (SQLSTATE %)', _message, _state
-            using errcode = 'WA008', detail = _state, hint = coalesce(nullif(_hint, ''), 'Grant the privilege, then run walagent resume.');
+            using errcode = 'WA008', detail = _state, hint = coalesce(nullif(_hint, ''), 'Grant the privilege, then run walagent agents resume.');
     end;
     perform agent_internal.become(_run_as);
     reset role;

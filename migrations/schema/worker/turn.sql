@@ -1,4 +1,4 @@
--- Workers of one's own: programs that call a model themselves and use walagent over SQL.
+-- Own workers: programs that call a model themselves and use walagent over SQL.
 --
 -- A turn of such a worker is a run of kind turn in a queue of kind worker, which no worker of walagent claims.  Steps, approvals,
 -- limits and the checks of calls are those of other turns, so everything that shows or decides runs does so with these.
@@ -7,7 +7,7 @@
 -- which each call extends.  When the lease has expired, another session of that principal can continue the turn; the former
 -- one is then refused.  A session is known by its backend, or by the setting walagent.worker, for poolers and reconnects.
 --
---   WA027   a turn of a worker of one's own: it does not exist, has ended, is held by another worker, or has no such call
+--   WA027   a turn of an own worker: it does not exist, has ended, is held by another worker, or has no such call
 
 -- Let a program work the turns of an agent.
 --
@@ -99,7 +99,7 @@ begin
 end;
 $$;
 
--- Lock a turn, and hold it if it can be held: it is this session's, or nobody's any more.
+-- Lock a turn, and hold it if it can be held: this session holds it, or no session does.
 --
 -- Returns the turn as it is then; unless it is running, this session does not hold it.
 -- Raises WA027 if the caller does not work this agent's turns, or another session holds it.

@@ -151,7 +151,7 @@ def test_a_worker_that_starts_during_the_question_is_not_left_without_it(user: U
         with psycopg.connect(user.dsn or "", application_name="walagent worker"):
             _, said = asking.communicate("y\n", timeout=PATIENCE)
     assert asking.returncode == 3
-    assert "walagent serve worker, PID" in said
+    assert "walagent worker, PID" in said
     assert value(user.dsn, OURS) == before
 
 

@@ -19,7 +19,9 @@ CONSTANTS = {"_NAME"}  # the same
 SOURCES = ("src", "examples", "deploy", "config", "migrations", "web/src")
 SUFFIXES = {".py", ".sql", ".md", ".yaml", ".service", ".ts", ".tsx", ".toml"}
 # They name commands as they were called before, which are accepted.
-BEFORE = ("migrations/", "web/src/", "CHANGELOG.md", "src/walagent/cli/commands.py")
+BEFORE = ("CHANGELOG.md", "src/walagent/cli/commands.py")
+# Names of connections, as pg_stat_activity has them.
+CONNECTIONS = ("web/src/pages/wal.tsx: walagent sync", "web/src/pages/wal.tsx: walagent tail")
 
 
 def _wrong(words: list[str]) -> bool:
@@ -120,7 +122,7 @@ def _files() -> list[Path]:
 def test_every_printed_command_can_be_typed() -> None:
     """A hint that names a command which is gone sends people nowhere."""
     hits = [hit for path in _files() for hit in _found(path)]
-    assert [hit for hit in hits if not hit.startswith(BEFORE)] == []
+    assert [hit for hit in hits if not hit.startswith((*BEFORE, *CONNECTIONS))] == []
 
 
 def test_a_wrong_command_is_found() -> None:

@@ -45,7 +45,7 @@ export function Try({ attachments, base, draft, hasChanges, isBlocked }: TryProp
   if (attachment === undefined)
     return (
       <Panel title="Try" flush>
-        <EmptyBody title="Not attached to a table" command="walagent attach TABLE --agent NAME">
+        <EmptyBody title="Not attached to a table" command="walagent agents attach TABLE --agent NAME">
           An agent is tried on rows of the table that it is attached to.
         </EmptyBody>
       </Panel>

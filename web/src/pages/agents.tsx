@@ -107,7 +107,7 @@ export default function Agents(): ReactNode {
           <Skeleton />
         </Panel>
       ) : rows.length === 0 ? (
-        <Empty title="No agent" command="walagent attach TABLE 'agent=NAME'">
+        <Empty title="No agent" command="walagent agents attach TABLE 'agent=NAME'">
           An agent is a model, a prompt and tools; attached to a table, it acts on each matching change.
         </Empty>
       ) : (

@@ -452,7 +452,7 @@ function Nothing({
 }) {
   if (!isFiltered)
     return (
-      <EmptyBody title="No runs yet" command="walagent attach TABLE 'agent=NAME'">
+      <EmptyBody title="No runs yet" command="walagent agents attach TABLE 'agent=NAME'">
         Attach an agent to a table. Each matching change will start a run here.
       </EmptyBody>
     );

@@ -97,7 +97,7 @@ export default function Tables(): ReactNode {
           <div className="lead2">
             <h1>Tables</h1>
           </div>
-          <EmptyBody title="No table has an agent" command="walagent attach TABLE 'agent=NAME'">
+          <EmptyBody title="No table has an agent" command="walagent agents attach TABLE 'agent=NAME'">
             A row has no run while nothing is attached to its table.
           </EmptyBody>
         </section>

@@ -93,7 +93,7 @@ function List({ rows, isLoading, isArchived, current, onNew }: ListProps) {
       ) : rows.length === 0 ? (
         <EmptyBody
           title={isArchived ? "No archived thread" : "No threads yet"}
-          command={isArchived ? undefined : "walagent talk --agent NAME"}
+          command={isArchived ? undefined : "walagent threads talk --agent NAME"}
         >
           {isArchived ? "Threads that are archived appear here." : "A thread is a conversation of people and agents."}
         </EmptyBody>

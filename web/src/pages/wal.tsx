@@ -105,7 +105,7 @@ export default function Wal(): ReactNode {
           </p>
         )}
         <div className="actions">
-          <Copy text="walagent tail" label="Watch changes: walagent tail" className="btn quiet" />
+          <Copy text="walagent wal tail" label="Watch changes: walagent wal tail" className="btn quiet" />
         </div>
       </div>
       {error && !rows ? (
@@ -150,7 +150,7 @@ function Slot({ row }: { row: WalRow }) {
         <Notice tone="person" icon="s-paused">
           <p className="strong">The slot is lost. Runs go on, new changes are not read.</p>
           <p>
-            <code>walagent resync</code> creates a new one.
+            <code>walagent wal resync</code> creates a new one.
           </p>
         </Notice>
       )}
@@ -358,7 +358,7 @@ function Readers() {
         <Skeleton rows={1} />
       ) : rows.length === 0 ? (
         <EmptyBody title="No process reads the WAL" command="walagent run">
-          The process that holds the slot, those of walagent sync and standbys are listed here.
+          The process that holds the slot, those of walagent serve sync and standbys are listed here.
         </EmptyBody>
       ) : (
         <Table<ReaderRow>
@@ -425,7 +425,7 @@ function Publication() {
           </span>
         )
       }
-      foot={own.length > 0 ? `Also of walagent, for this page and walagent sync: ${own.join(", ")}.` : undefined}
+      foot={own.length > 0 ? `Also of walagent, for this page and walagent serve sync: ${own.join(", ")}.` : undefined}
       flush
     >
       {error && !rows ? (
@@ -433,7 +433,7 @@ function Publication() {
       ) : rows === null ? (
         <Skeleton rows={1} />
       ) : tables.length === 0 ? (
-        <EmptyBody title="No table has an agent" command="walagent attach TABLE 'agent=NAME'">
+        <EmptyBody title="No table has an agent" command="walagent agents attach TABLE 'agent=NAME'">
           PostgreSQL sends only the changes of tables in the publication. Attaching an agent adds its table.
         </EmptyBody>
       ) : (
@@ -515,7 +515,7 @@ function Gaps() {
                 row.resolved_at ? (
                   `${row.resolution ?? ""}${row.resolved_by ? ` by ${row.resolved_by}` : ""}`
                 ) : (
-                  <code>walagent resync</code>
+                  <code>walagent wal resync</code>
                 ),
             },
             { title: "Found", label: "Found", className: "num nowrap", cell: (row) => <Time at={row.found_at} /> },
