@@ -7,6 +7,8 @@ comment on table agent_internal.migration is 'Files of the schema that the datab
 comment on column agent_internal.migration.name is 'File in migrations/';
 comment on column agent_internal.migration.version is 'Version of walagent that applied it';
 
+comment on table agent_internal.code_object is 'Functions, views and policies that the code of the schema has defined';
+
 comment on table agent_internal.secret is 'The key that signs origin markers, so that a forged one is ignored';
 
 comment on table agent_internal.lock is 'Locks between transactions of walagent: tick, budget';

@@ -6,6 +6,12 @@ create table agent_internal.migration (
     applied_at timestamptz not null default now()
 );
 
+-- The functions, views and policies that code has defined.  An upgrade drops those that it no longer defines, and leaves what
+-- others have put into these schemas.
+create table agent_internal.code_object (
+    object text primary key
+);
+
 -- The key that signs origin markers.  One row, created here, which only the owner and the runner can read: see
 -- agent_internal.begin_write().
 create table agent_internal.secret (

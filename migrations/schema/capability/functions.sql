@@ -1,37 +1,38 @@
--- The roles that have a capability, by a privilege that only its function grants.
-create or replace function agent_internal.holders(_capability text)
-    returns setof name
+-- The roles that were given a capability and have it still: nobody revoked the privilege that marks it.  A role that was granted
+-- that privilege alone has no capability.
+create or replace function agent_internal.present_holders()
+    returns setof agent_internal.holder
     language sql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select distinct r.rolname
-      from pg_roles r
-           join (select 'runner', x.grantee, x.grantor from pg_class c, aclexplode(c.relacl) x
-                  where c.oid = 'agent.run'::regclass and x.privilege_type = 'UPDATE'
-                 union all
-                 select 'viewer', x.grantee, x.grantor from pg_class c, aclexplode(c.relacl) x
-                  where c.oid = 'agent.run'::regclass and x.privilege_type = 'SELECT'
-                 union all
-                 select 'approver', x.grantee, x.grantor from pg_attribute a, aclexplode(a.attacl) x
-                  where a.attrelid = 'agent.approval'::regclass and a.attname = 'state' and x.privilege_type = 'UPDATE'
-                 union all
-                 select 'developer', x.grantee, x.grantor from pg_class c, aclexplode(c.relacl) x
-                  where c.oid = 'agent.attachment'::regclass and x.privilege_type = 'INSERT'
-                 union all
-                 select 'asker', x.grantee, x.grantor from pg_proc p, aclexplode(p.proacl) x
-                  where p.oid = 'agent_internal.ask(text, text, jsonb)'::regprocedure
-                 union all
-                 select 'member', x.grantee, x.grantor from pg_proc p, aclexplode(p.proacl) x
-                  where p.oid = 'agent.act_as(text)'::regprocedure
-                ) as h (capability, grantee, grantor) on h.grantee = r.oid and h.grantee <> h.grantor
-     where h.capability = _capability
+    select h.*
+      from agent_internal.holder h join pg_roles r on r.rolname = h.role
+     where case h.capability
+               when 'runner' then has_table_privilege(r.oid, 'agent.run', 'update')
+               when 'viewer' then has_table_privilege(r.oid, 'agent.run', 'select')
+               when 'approver' then has_column_privilege(r.oid, 'agent.approval', 'state', 'update')
+               when 'developer' then has_table_privilege(r.oid, 'agent.attachment', 'insert')
+               when 'asker' then has_function_privilege(r.oid, 'agent_internal.ask(text, text, jsonb)', 'execute')
+               when 'member' then has_function_privilege(r.oid, 'agent.act_as(text)', 'execute')
+           end
 $$;
-comment on function agent_internal.holders(text) is 'Roles that have a capability';
+comment on function agent_internal.present_holders() is 'Roles that were given a capability and have it still';
+
+create or replace function agent_internal.grant_privilege(_privilege text, _kind text, _object text, _role name)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    execute format('grant %s on %s %s to %I', _privilege, _kind, _object, _role);
+end;
+$$;
 
 create or replace function agent_internal.grant_capability(_capability text, _role name)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _statement text;
@@ -47,6 +48,7 @@ begin
     loop
         execute _statement;
     end loop;
+    insert into agent_internal.holder (capability, role) values (_capability, _role) on conflict do nothing;
 end;
 $$;
 comment on function agent_internal.grant_capability(text, name) is 'Grant a role the privileges of a capability';
@@ -56,18 +58,21 @@ comment on function agent_internal.grant_capability(text, name) is 'Grant a role
 create or replace function agent.grant_runner(role name)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.grant_capability('runner', role) $$;
 comment on function agent.grant_runner(name) is 'Allow a role to run the daemon';
 
 create or replace function agent.grant_viewer(role name)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.grant_capability('viewer', role) $$;
 comment on function agent.grant_viewer(name) is 'Allow a role to read agents, runs and steps, with the row data in them';
 
 create or replace function agent.grant_approver(role name)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.grant_capability(c, role) from unnest('{viewer,approver}'::text[]) c $$;
 comment on function agent.grant_approver(name) is 'Allow a role to approve and reject tool calls, and to cancel, retry and resolve runs';
 
@@ -75,6 +80,7 @@ comment on function agent.grant_approver(name) is 'Allow a role to approve and r
 create or replace function agent.grant_developer(role name)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.grant_capability('developer', role) $$;
 comment on function agent.grant_developer(name) is 'Allow a role to attach agents to tables that it can read';
 
@@ -83,6 +89,7 @@ comment on function agent.grant_developer(name) is 'Allow a role to attach agent
 create or replace function agent.grant_asker(role name)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.grant_capability('asker', role) $$;
 comment on function agent.grant_asker(name) is 'Allow a role to ask questions (walagent ask, chat, the library) and to read its own sessions';
 
@@ -90,6 +97,7 @@ comment on function agent.grant_asker(name) is 'Allow a role to ask questions (w
 create or replace function agent.grant_member(role name)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.grant_capability('member', role) $$;
 comment on function agent.grant_member(name) is 'Allow a role to take part in threads, for itself or for principals whose tokens it has';
 

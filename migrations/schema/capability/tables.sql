@@ -11,3 +11,10 @@ create table agent_internal.privilege (
 create table agent_internal.owner_function (
     function regprocedure primary key
 );
+
+-- Who was given a capability.  An upgrade gives what is new to those that have it still: agent_internal.present_holders().
+create table agent_internal.holder (
+    capability text not null check (capability in ('runner', 'viewer', 'approver', 'developer', 'asker', 'member')),
+    role       name not null,
+    primary key (capability, role)
+);

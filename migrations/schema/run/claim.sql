@@ -392,7 +392,7 @@ as $$
 $$;
 comment on function agent_internal.tenants_in_turn(bigint, text, integer) is 'The tenants that have runs to claim in a queue, in turn';
 
--- Supersedes the definition that served all queues in turn: first tenants take turns, then the queues of a tenant.
+-- Tenants take turns first, then the queues of a tenant.
 create or replace function agent_internal.pick_queues(_slots integer, _kinds text[], _queue bigint, _shut bigint[])
     returns setof agent_internal.queue
     language plpgsql

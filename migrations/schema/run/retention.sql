@@ -70,7 +70,6 @@ end;
 $$;
 comment on function agent.prune(interval, integer, interval) is 'Remove runs that ended before an interval ago; those with a decision of a person only after keep_decided';
 
--- Supersedes the definition of 0023, which had no memories to remove.
 create or replace function agent_internal.prune_rest(_keep interval)
     returns void
     language sql

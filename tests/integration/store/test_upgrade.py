@@ -39,6 +39,8 @@ values (1, 0, 'reply', '{"text": "", "calls": []}'),
 """
 NOW = find_files()
 THEN = later(NOW)
+# The code before with the state then: what was dropped and made again comes back.
+NOW_AGAIN = replace(THEN, schema=NOW.schema)
 SEES = "select has_table_privilege('{0}', 'agent.worker', 'select')"
 CALLS = "select has_function_privilege('{0}', 'agent_internal.scratch()', 'execute')"
 
@@ -113,6 +115,86 @@ async def test_roles_have_what_their_capabilities_have_then(
         )
         may = f"select has_function_privilege('{other}', 'agent.cancel(bigint, text)', 'execute')"
         assert await value(old, may)
+
+
+async def test_a_privilege_alone_is_no_capability(databases: Sequence[AsyncConnection]) -> None:
+    """What a DBA granted or revoked by hand is the same after the upgrade."""
+    old, _ = databases
+    await migrate(old)
+    async with role(old) as reads, role(old) as acts, role(old) as strict:
+        await run_all(
+            old,
+            f"grant select on agent.run to {reads}; grant execute on function agent.act_as(text)"
+            f" to {acts}; select agent.grant_viewer('{strict}');"
+            f"revoke select on agent.step from {strict}",
+        )
+        count = (
+            "select (select count(*) from pg_class c, aclexplode(c.relacl) x"
+            "         where x.grantee::regrole::text = '{0}')"
+            "     + (select count(*) from pg_proc p, aclexplode(p.proacl) x"
+            "         where x.grantee::regrole::text = '{0}')"
+        )
+        before = [await value(old, count.format(each)) for each in (reads, acts)]
+        await migrate(old, THEN)
+        assert [await value(old, count.format(each)) for each in (reads, acts)] == before == [1, 1]
+        assert not await value(
+            old, f"select has_table_privilege('{strict}', 'agent.step', 'select')"
+        )
+
+
+async def test_what_a_dba_has_put_into_the_schemas_stays(
+    databases: Sequence[AsyncConnection],
+) -> None:
+    """A policy, a function, a view; and grants on what is dropped and made again."""
+    old, _ = databases
+    await migrate(old)
+    async with role(old) as other:
+        await run_all(
+            old,
+            "create policy strict on agent.run as restrictive for select"
+            " using (state <> 'failed');"
+            "create function agent.helper() returns integer language sql as 'select 1';"
+            "create view agent.mine as select id from agent.run;"
+            f"grant select on agent.run_overview to {other};"
+            "grant execute on function agent_internal.edit_distance(text, text)"
+            f" to {other} with grant option",
+        )
+        await migrate(old, THEN)
+        await migrate(old, NOW_AGAIN)
+        assert await value(old, "select count(*) from pg_policy where polname = 'strict'") == 1
+        assert await value(old, "select agent.helper()") == 1
+        assert await rows(old, "select * from agent.mine") == []
+        assert await value(
+            old,
+            f"select has_table_privilege('{other}', 'agent.run_overview', 'select')"
+            f" and has_function_privilege('{other}', 'agent_internal.edit_distance(text, text)',"
+            " 'execute with grant option')",
+        )
+        await run_all(old, "drop function agent.helper(); drop view agent.mine")
+
+
+TRAPS = """
+create function public.format(text, name) returns text language sql as
+    $$ insert into public.trapped values (current_user); select pg_catalog.format($1, $2) $$;
+create function public.format(text, text) returns text language sql as
+    $$ insert into public.trapped values (current_user); select pg_catalog.format($1, $2) $$;
+create function public.unnest(text[]) returns setof text language sql as
+    $$ insert into public.trapped values (current_user); select pg_catalog.unnest($1) $$;
+"""
+
+
+async def test_functions_of_others_are_not_called_by_grants_and_upgrades(
+    databases: Sequence[AsyncConnection],
+) -> None:
+    """They have the names of PostgreSQL's, and fit better."""
+    old, _ = databases
+    await migrate(old)
+    await run_all(old, f"create table public.trapped (who name); {TRAPS}")
+    async with role(old) as viewer:
+        for capability in ("viewer", "approver", "developer", "asker", "member", "runner"):
+            await run_all(old, f"select agent.grant_{capability}('{viewer}')")
+        await migrate(old, THEN)
+        assert await rows(old, "select * from public.trapped") == []
 
 
 @pytest.mark.parametrize("kind", ["upgrades/9999_wrong.sql", "schema/worker/views.sql"])

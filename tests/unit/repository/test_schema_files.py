@@ -53,3 +53,14 @@ def test_a_file_has_state_or_code(file: SchemaFile) -> None:
     else:
         assert [m["name"] for m in defined if not m["how"]] == []
         assert not STATE.search(GRANTS.sub("", script))
+
+
+def test_upgrades_are_numbered_and_end_no_transaction() -> None:
+    """They are applied in the order of their names, and commit with the code."""
+    names = [Path(file.name).name for file in FILES.upgrades]
+    assert [name for name in names if not re.fullmatch(r"\d{4}_\w+\.sql", name)] == []
+    assert len({name[:4] for name in names}) == len(names)
+    ends = re.compile(r"^\s*(commit|rollback|begin|end|start transaction)\b[^;]*;", re.MULTILINE | re.I)
+    for file in FILES.upgrades:
+        outside = re.sub(r"\$\$.*?\$\$", "", file.script.decode(), flags=re.DOTALL)
+        assert not ends.search(outside), file.name

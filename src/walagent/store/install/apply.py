@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Error
 from psycopg.errors import InvalidFunctionDefinition, InvalidTableDefinition
 from psycopg.types.json import Jsonb
 
@@ -42,18 +43,34 @@ async def read_applied(conn: Connection) -> dict[str, Applied] | None:
 
 
 async def apply_plan(conn: Connection, files: SchemaFiles, plan: Plan, version: str) -> None:
-    """Bring the schema up to date, in the caller's transaction."""
+    """Bring the schema up to date, in the caller's transaction.
+
+    Raises:
+        psycopg.Error: raised by a file, whose name is a note of the error.
+    """
+    # Names that are not qualified are PostgreSQL's: a function in another schema could be a trap.
+    await conn.execute("set local search_path = pg_catalog, pg_temp")
     # Functions, views and tables refer to each other.
     await conn.execute("set local check_function_bodies = off")
     if plan.is_new:
         for file in files.schema:
-            await conn.execute(file.script)
+            await _execute(conn, file)
+        foreign = set[str]()
         await conn.execute(query("close_schema"))
     else:
-        await _upgrade(conn, files, plan)
+        foreign = await _upgrade(conn, files, plan)
+    await conn.execute(query("check_functions"))
+    await _record(conn, files, plan, version, foreign)
+
+
+async def _record(
+    conn: Connection, files: SchemaFiles, plan: Plan, version: str, foreign: AbstractSet[str]
+) -> None:
+    """Store what the database has now: files, and the objects that code defines."""
     await conn.execute(
         "delete from agent_internal.migration where name = any (%s)", [list(plan.removed)]
     )
+    await conn.execute("delete from agent_internal.code_object")
     cursor = conn.cursor()
     await cursor.executemany(
         "insert into agent_internal.migration (name, sha256, version) values (%s, %s, %s)"
@@ -61,69 +78,92 @@ async def apply_plan(conn: Connection, files: SchemaFiles, plan: Plan, version: 
         " applied_at = now()",
         [(file.name, file.digest, version) for file in files.recorded],
     )
+    await cursor.executemany(
+        "insert into agent_internal.code_object (object) values (%s)",
+        [(name,) for name in await _defined(conn) if name not in foreign],
+    )
 
 
-async def _upgrade(conn: Connection, files: SchemaFiles, plan: Plan) -> None:
+async def _execute(conn: Connection, file: SchemaFile) -> None:
+    try:
+        await conn.execute(file.script)
+    except Error as error:
+        error.add_note(file.name)
+        raise
+
+
+async def _upgrade(conn: Connection, files: SchemaFiles, plan: Plan) -> AbstractSet[str]:
+    """Change state, then replace code; return what others have defined in the schemas."""
     await lock_tables(conn)
     await conn.execute("select agent_internal.lock_grants()")
-    holders, privileges = await (await conn.execute(query("list_holders"))).fetchone() or (
-        None,
-        None,
-    )
+    (privileges,) = await (await conn.execute(query("list_privileges"))).fetchone() or (None,)
     before = await _defined(conn)
+    cursor = await conn.execute("select object from agent_internal.code_object")
+    ours = {name for (name,) in await cursor.fetchall()}
     for upgrade in plan.upgrades:
-        await conn.execute(upgrade.script)
-    await _replace_code(conn, files.code, before)
+        await _execute(conn, upgrade)
+    await _replace_code(conn, files.code, {name: before[name] for name in before if name in ours})
     await conn.execute(query("close_schema"))
-    cursor = await conn.execute(
-        query("restore_privileges"), {"holders": Jsonb(holders), "privileges": Jsonb(privileges)}
-    )
+    cursor = await conn.execute(query("restore_privileges"), {"privileges": Jsonb(privileges)})
     for (statement,) in await cursor.fetchall():
         await conn.execute(statement)
+    return before.keys() - ours
 
 
 async def _replace_code(
     conn: Connection, code: Sequence[SchemaFile], before: Mapping[str, str]
 ) -> None:
-    """Execute all code, and drop the functions and views that it no longer has."""
-    await conn.execute(query("drop_triggers_and_policies"))
+    """Execute all code, and drop the functions, views and policies that it no longer has."""
+    await conn.execute(query("drop_triggers"))
+    for name in before:
+        if name.startswith("policy "):  # PostgreSQL cannot replace one
+            await conn.execute(f"drop {name}".encode())
     await conn.execute("delete from agent_internal.privilege")
     await conn.execute("delete from agent_internal.owner_function")
     for file in code:
         try:
             async with conn.transaction():
-                await conn.execute(file.script)
+                await _execute(conn, file)
         except _OTHER_SHAPE:
             for statement in _statements(file.script.decode()):
                 await _replace(conn, statement, before)
-    for drop in await _unchanged(conn, before):
-        await conn.execute(drop.encode())
+    for name in await _unchanged(conn, before):
+        await conn.execute(f"drop {name}".encode())
 
 
 async def _replace(conn: Connection, statement: str, before: Mapping[str, str]) -> None:
-    """Execute one statement; if what it defines has another shape, drop that first."""
+    """Execute one statement; if what it defines has another shape, drop that first.
+
+    What was granted on it is granted again.
+    """
     try:
         async with conn.transaction():
             await conn.execute(statement.encode())
+        return
     except _OTHER_SHAPE:
         named = _DEFINES.search(statement)
         if named is None:
             raise
-        for drop in await _unchanged(conn, before):
-            if drop.removesuffix(")").split("(")[0] == f"drop {named[1]} {named[2]}":
-                await conn.execute(drop.encode())
-        await conn.execute(statement.encode())
+    grants = list[str]()
+    for name in await _unchanged(conn, before):
+        if name.split("(")[0] == f"{named[1]} {named[2]}":
+            cursor = await conn.execute(query("list_grants"), {"object": name})
+            grants += [grant for (grant,) in await cursor.fetchall()]
+            await conn.execute(f"drop {name}".encode())
+    await conn.execute(statement.encode())
+    for grant in grants:
+        await conn.execute(grant.encode())
 
 
 async def _defined(conn: Connection) -> dict[str, str]:
     cursor = await conn.execute(query("defined_code"))
-    return {drop: definition async for drop, definition in cursor}
+    return {name: definition async for name, definition in cursor}
 
 
 async def _unchanged(conn: Connection, before: Mapping[str, str]) -> list[str]:
-    """Return what drops the functions and views that are as they were *before*."""
+    """Return the functions and views that are as they were *before*."""
     now = await _defined(conn)
-    return [drop for drop, definition in now.items() if before.get(drop) == definition]
+    return [name for name, definition in now.items() if before.get(name) == definition]
 
 
 def _statements(script: str) -> Iterator[str]:

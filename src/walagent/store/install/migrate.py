@@ -3,7 +3,7 @@
 from typing import Any
 
 from psycopg import AsyncConnection, Error
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import DependentObjectsStillExist, InsufficientPrivilege
 
 from walagent import __version__
 from walagent.errors import PreconditionError
@@ -54,11 +54,21 @@ async def migrate(conn: Connection, files: SchemaFiles | None = None) -> Plan:
         async with conn.transaction():
             await apply_plan(conn, files, plan, __version__)
     except InsufficientPrivilege as error:
+        hint = await _grant(conn) if plan.is_new else "Run it as the owner of the schemas."
         raise PreconditionError(
-            str(error.diag.message_primary), hint=await _grant(conn), sqlstate=error.sqlstate
+            str(error.diag.message_primary), hint=hint, sqlstate=error.sqlstate
+        ) from error
+    except DependentObjectsStillExist as error:
+        raise PreconditionError(
+            f"objects of others depend on what is replaced: {error.diag.message_detail}",
+            hint="Drop them, and create them again after the upgrade.",
+            sqlstate=error.sqlstate,
         ) from error
     except Error as error:
-        raise translated(error) from error
+        failed = translated(error)
+        if notes := getattr(error, "__notes__", None):
+            failed = type(failed)(f"{notes[0]}: {failed}", hint=failed.hint)
+        raise failed from error
     return plan
 
 

@@ -1,18 +1,21 @@
--- The statements that give the holders of capabilities what these have now, after what they have no longer is revoked.
-with holder as (
-    select h ->> 'capability' as capability, (h ->> 'role')::name as role
-      from jsonb_array_elements(%(holders)s::jsonb) h
-     where exists (select from pg_catalog.pg_roles r where r.rolname = h ->> 'role')
+-- The statements that give the holders of capabilities what is new in these, and take what is gone.  What a DBA granted or
+-- revoked beside stays.
+with former as (
+    select p.kind, p.object, p.privilege, c as capability
+      from jsonb_populate_recordset(null::agent_internal.privilege, %(privileges)s::jsonb) p, unnest(p.capabilities) c
+), present as (
+    select p.kind, p.object, p.privilege, c as capability from agent_internal.privilege p, unnest(p.capabilities) c
 ), lost as (
-    select p.kind, p.object, p.privilege, p.capabilities
-      from jsonb_populate_recordset(null::agent_internal.privilege, %(privileges)s::jsonb) p
-     where (p.kind = 'function' and to_regprocedure(p.object) is not null or p.kind <> 'function' and to_regclass(p.object) is not null)
-       and not exists (select from agent_internal.privilege n
-                        where (n.kind, n.object, n.privilege) = (p.kind, p.object, p.privilege)
-                          and n.capabilities @> p.capabilities)
+    select * from former except select * from present
+), added as (
+    select * from present except select * from former
 )
 select format('revoke %%s on %%s %%s from %%I', l.privilege, l.kind, l.object, h.role)
-  from lost l join holder h on h.capability = any (l.capabilities)
+  from lost l join agent_internal.present_holders() h using (capability)
+ where case when l.kind = 'function' then to_regprocedure(l.object) is not null else to_regclass(l.object) is not null end
+   and not exists (select from present p join agent_internal.present_holders() o using (capability)
+                    where o.role = h.role and (p.kind, p.object, p.privilege) = (l.kind, l.object, l.privilege))
 union all
-select format('select agent_internal.grant_capability(%%L, %%L)', h.capability, h.role) from holder h
+select format('select agent_internal.grant_privilege(%%L, %%L, %%L, %%L)', a.privilege, a.kind, a.object, h.role)
+  from added a join agent_internal.present_holders() h using (capability)
  order by 1  -- revoke before select

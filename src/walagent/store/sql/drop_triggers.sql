@@ -1,4 +1,4 @@
--- The triggers and policies of the schema: they cannot be replaced in place.  Triggers that call functions of others stay.
+-- The triggers of the schema, which cannot all be replaced in place.  Triggers that call functions of others stay.
 do $$
 declare
     _statement text;
@@ -11,10 +11,6 @@ begin
          where not t.tgisinternal
            and c.relnamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace)
            and p.pronamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace)
-        union all
-        select format('drop policy %I on %s', p.polname, p.polrelid::regclass)
-          from pg_catalog.pg_policy p join pg_catalog.pg_class c on c.oid = p.polrelid
-         where c.relnamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace)
     loop
         execute _statement;
     end loop;
