@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from walagent.sync.expression import quote_name, quote_text
 from walagent.sync.lexer import Token, WhereError, tokens
 
-TEXTS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=20)
+CHARACTERS = st.characters(exclude_characters="\0", codec="utf-8")
+TEXTS = st.text(st.sampled_from("'\"\\aA") | CHARACTERS, max_size=8)
 # What tokens are made of, so that random texts have many.
 PIECES = st.sampled_from([
     "a", "A_1$", '"', '""', "'", "''", "x'", "1", ".5", "1.", "1e-3", "e", "$1", "$", "::", "<=",

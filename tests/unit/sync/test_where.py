@@ -1,6 +1,8 @@
 """Where clauses as trees."""
 
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -31,7 +33,8 @@ from walagent.sync.expression import (
 from walagent.sync.lexer import WhereError
 from walagent.sync.where import MAX_DEPTH, MAX_LENGTH, parse_where
 
-TEXTS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=6)
+CHARACTERS = st.characters(exclude_characters="\0", codec="utf-8")
+TEXTS = st.text(st.sampled_from("'\"\\aA%") | CHARACTERS, max_size=6)
 LEAVES: st.SearchStrategy[Node] = st.one_of(
     st.builds(Column, TEXTS.filter(bool)),
     st.builds(Literal, TEXTS),
@@ -129,9 +132,14 @@ def test_a_tree_that_is_written_is_read_again(tree: Node) -> None:
 def test_all_columns_of_a_tree_are_found(tree: Node) -> None:
     """Each is checked against the table, so none may be missed."""
 
-    def walk(node: Node) -> set[str]:
-        own = {node.name} if isinstance(node, Column) else set[str]()
-        return own.union(*map(walk, children(node)))
+    def walk(part: object) -> set[str]:
+        if isinstance(part, Column):
+            return {part.name}
+        if isinstance(part, tuple):
+            return set[str]().union(*map(walk, cast("tuple[object, ...]", part)))
+        if not is_dataclass(part):
+            return set()
+        return set[str]().union(*(walk(getattr(part, each.name)) for each in fields(part)))
 
     assert set(columns_of(tree)) == walk(tree)
     assert all(quote_name(name) in tree.sql() for name in columns_of(tree))
