@@ -5,6 +5,8 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# With the build tools alone, at the versions of requirements-build.lock.
+BUILD := $(VENV)-build
 # With the local extra alone, for the demo: 0.4 GB; all extras and tools are 1.2 GB.
 LOCAL := $(VENV)/.installed-local
 ARGS ?=
@@ -25,10 +27,10 @@ UV := $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 
 	--custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format faults web web-test soak planted guarantees bench eval golden docs lock schema dist clean
+.PHONY: help venv demo test check lint format faults web web-lint web-test soak planted guarantees bench eval golden docs lock schema dist clean
 
 help:  ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 venv: $(STAMP)  ## Create .venv with walagent (editable), its extras and the tools
 
@@ -72,8 +74,15 @@ faults: $(STAMP)  ## Run the fault tests and the slow tests; takes up to an hour
 	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		-o faulthandler_timeout=900 -m "faults or slow" $(ARGS)
 
-web:  ## Build the console from web/ (needs Node 20 and npm)
-	cd web && npm ci --no-audit --no-fund && npm run build
+web: web/node_modules/.installed  ## Build the console from web/ (needs Node 20 and npm)
+	cd web && npm run build
+
+web-lint: web/node_modules/.installed  ## Check rules, formatting and logic of web/
+	cd web && npm run lint && npm run format:check && npm test
+
+web/node_modules/.installed: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund
+	@touch $@
 
 web-test: $(STAMP) web  ## Build the pages and run the tests with public clients in Node (installs the packages of tests/web)
 	cd tests/web && npm ci --no-audit --no-fund
@@ -111,9 +120,15 @@ schema: $(STAMP)  ## Regenerate docs/agents.schema.json
 	$(BIN)/walagent schema > docs/agents.schema.json.new
 	mv docs/agents.schema.json.new docs/agents.schema.json
 
-dist: $(STAMP)  ## Build the source archive and the wheel into dist/
+dist: $(BUILD)/.installed  ## Build the source archive and the wheel into dist/
 	rm -rf dist
-	$(BIN)/hatchling build
+	$(BUILD)/bin/hatchling build
+
+$(BUILD)/.installed: requirements-build.lock
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer found; set PYTHON=" >&2; exit 2; }
+	test -x $(BUILD)/bin/python || $(PYTHON) -m venv $(BUILD)
+	$(BUILD)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
 
 clean:  ## Remove everything that the other targets create
-	rm -rf $(VENV) dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(BUILD) web/node_modules tests/web/node_modules dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis

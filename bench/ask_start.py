@@ -23,9 +23,9 @@ from statistics import median
 import psycopg
 
 from bench.measure import cpu
-from walagent.app.migrate import migrate
 from walagent.embedded.server import EmbeddedServer
 from walagent.message import Request
+from walagent.store.install.migrate import migrate
 from walagent.store.sessions.connections import connect
 from walagent.testing import FakeProvider, Fault
 

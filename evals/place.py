@@ -13,9 +13,9 @@ from psycopg.conninfo import make_conninfo
 
 from evals.shop.load import load_shop, make_analyst
 from evals.shop.rows import the_shop
-from walagent.app.migrate import migrate
 from walagent.embedded.server import EmbeddedServer
 from walagent.store.errors import translating
+from walagent.store.install.migrate import migrate
 from walagent.store.sessions.connections import connect
 
 

@@ -1,4 +1,4 @@
-"""A worker of one's own: it asks the model itself, and keeps its state with walagent over SQL.
+"""A worker of your own: it asks the model itself, and keeps its state with walagent over SQL.
 
 python examples/own_worker.py "dbname=app" THREAD
 """

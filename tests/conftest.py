@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.scratch import use_memory
 from tests.servers import run_server
-from walagent.app.migrate import migrate
+from walagent.store.install.migrate import migrate
 
 pytest.register_assert_rewrite("tests.faults.rig")  # what it finds wrong, a failure shows
 

@@ -1,10 +1,11 @@
-"""Generated tables of the documentation: the keys of agents.yaml and the options of commands.
+"""Generated tables of the documentation: keys of agents.yaml, commands, and their options.
 
 A page marks each table by two comments; what stands between them comes from the JSON Schema or from
 click.  `make docs` writes it, and a test compares:
 
     <!-- generated: keys Replication -->
-    <!-- generated: options run -->
+    <!-- generated: commands agents tools -->
+    <!-- generated: options runs retry -->
     <!-- end -->
 """
 
@@ -18,14 +19,15 @@ import click
 from pydantic import TypeAdapter
 
 from tests import docs_schema
-from tests.docs_pages import ROOT
+from tests.docs_pages import ROOT, slug
 from walagent.cli import main
+from walagent.cli.commands import COMMANDS, Entry, Group, walk
 from walagent.config.base import in_bytes
 from walagent.config.schema import json_schema
 
 PAGES = (ROOT / "docs" / "configuration.md", ROOT / "docs" / "cli.md")
 SHARED = ("--config", "--dsn", "--replication-dsn", "-d", "--token", "--json", "--help", "-h")
-_BLOCK = re.compile(r"(<!-- generated: (\w+) ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- generated: (\w+) ([\w -]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _DEFAULT = re.compile(r"\s*Default: (.+)\.$")
 _LIMITS = re.compile(r"(.*?)((?: \[[^]]*\])*)")  # help, then click's limits
 _BETWEEN = re.compile(r"\] +\[")
@@ -96,18 +98,63 @@ def _time(seconds: float) -> str:
     return f"{seconds / size:g} {unit}"
 
 
-# The options of commands.
+# Commands and their options.
+
+
+def command_of(name: str) -> click.Command:
+    """The command that is typed as *name*."""
+    found: click.Command = main
+    for word in name.split():
+        assert isinstance(found, click.Group), name
+        command = found.get_command(_context(), word)
+        assert command is not None, name
+        found = command
+    return found
+
+
+def _context() -> click.Context:
+    return click.Context(main, **main.context_settings)
+
+
+def _commands(name: str) -> Table:
+    """The commands of a group with what they are called with; `walagent`: all groups."""
+    entries = [each for many in COMMANDS.values() for each in many]
+    group = next((each for path, each in walk() if " ".join(path) == name), None)
+    path = ""
+    if isinstance(group, Group):
+        entries, path = list(group.entries), f"{name} "
+    rows = ((_called(path, each), each.help) for each in entries)
+    return ("command", "meaning"), rows
+
+
+def _called(path: str, entry: Entry) -> str:
+    full = f"{path}{entry.name}"
+    if not path or isinstance(entry, Group):
+        return f"[`{entry.name}`](#{slug(f'walagent {full}')})"
+    words = [_brief(each) for each in command_of(full).params]
+    return _cell(f"`{' '.join(filter(None, [entry.name, *words]))}`")
+
+
+def _brief(parameter: click.Parameter) -> str:
+    """A parameter as in a line of usage; "" for those that most commands have."""
+    if isinstance(parameter, click.Argument):
+        name = f"{parameter.human_readable_name}{'...' if parameter.nargs < 0 else ''}"
+        return name if parameter.required or name[0] == "[" else f"[{name}]"
+    assert isinstance(parameter, click.Option)
+    record = parameter.get_help_record(_context())
+    if record is None or parameter.opts[0] in SHARED:
+        return ""
+    *_, last = _names(parameter, record[0])
+    return last if parameter.required else f"[{last}]{'...' if parameter.multiple else ''}"
 
 
 def _options(name: str) -> Table:
-    command = main.get_command(click.Context(main, **main.context_settings), name)
-    assert command is not None, name
-    rows = (_option(each) for each in command.params if isinstance(each, click.Option))
+    rows = (_option(each) for each in command_of(name).params if isinstance(each, click.Option))
     return ("option", "meaning"), (row for row in rows if row is not None)
 
 
 def _option(option: click.Option) -> Sequence[str] | None:
-    record = option.get_help_record(click.Context(main, **main.context_settings))
+    record = option.get_help_record(_context())
     if record is None or option.opts[0] in SHARED:
         return None
     names = ", ".join(f"`{each}`" for each in _names(option, record[0]))
@@ -132,7 +179,11 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-KINDS: Mapping[str, Callable[[str], Table]] = {"keys": _keys, "options": _options}
+KINDS: Mapping[str, Callable[[str], Table]] = {
+    "keys": _keys,
+    "commands": _commands,
+    "options": _options,
+}
 
 
 def write(pages: Sequence[Path] = PAGES) -> None:

@@ -16,8 +16,8 @@ import psycopg
 
 from tests.docs_pages import ROOT
 from tests.servers import run_server
-from walagent.app.migrate import migrate
 from walagent.store.install.files import find_files
+from walagent.store.install.migrate import migrate
 
 PAGE = ROOT / "docs" / "reference" / "schema.md"
 

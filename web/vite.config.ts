@@ -9,7 +9,7 @@ export default defineConfig({
   build: {
     outDir: "../src/walagent/console/assets",
     emptyOutDir: true,
-    rollupOptions: { input: ["index.html", "burn/index.html"] }, // the console, and the example Burn
+    rolldownOptions: { input: ["index.html", "burn/index.html"] }, // the console, and the example Burn
     assetsInlineLimit: 0,
     target: ["chrome123", "firefox120", "safari17.5"],
     modulePreload: { polyfill: false },

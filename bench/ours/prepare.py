@@ -13,7 +13,7 @@ import psycopg
 
 from bench import workload
 from bench.ours.parts import make_slot, open_feed
-from walagent.app.migrate import migrate
+from walagent.store.install.migrate import migrate
 from walagent.store.sessions.connections import connect
 
 _SET_PRIORITY = """\

@@ -211,7 +211,7 @@ def _refused(answer: httpx2.Response) -> ConfigError | PreconditionError:
     errors = cast("dict[str, list[str]]", body.get("errors") or {})
     words = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in errors.items())
     text = words or str(
-        body.get("message") or f"the server answered {answer.status_code}, and is no walagent"
+        body.get("message") or f"the server answered {answer.status_code}, and is not walagent"
     )
     if answer.status_code in {401, 403}:
         return PreconditionError(text, hint="Check the secret or token, and sync in agents.yaml.")

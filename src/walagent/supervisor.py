@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
-from walagent.app.migrate import migrate
 from walagent.ask.analyst_role import make_analyst
 from walagent.ask.answering import open_reading
 from walagent.ask.catalog import IndexSummary
@@ -34,6 +33,7 @@ from walagent.errors import (
 from walagent.message import Json, ModelSpec
 from walagent.rows.rows import Rows
 from walagent.store.errors import translating
+from walagent.store.install.migrate import migrate
 from walagent.store.people.question_runs import AnsweredQuestion
 from walagent.store.sessions.connections import connect
 

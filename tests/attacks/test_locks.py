@@ -9,13 +9,13 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from tests.helpers.database import as_role, refused, role, run_all, session, until, value
-from walagent.app.migrate import migrate
 from walagent.apply.apply import apply
 from walagent.config import Config, Replication
 from walagent.errors import ConflictError, PreconditionError
 from walagent.replication.bootstrap import ensure_slot
 from walagent.store.errors import translating
 from walagent.store.install import lock as migrations
+from walagent.store.install.migrate import migrate
 
 QUICK = "alter function agent_internal.lock_apply() set lock_timeout = '200ms'"
 MODES = ("row share", "row exclusive", "share", "exclusive", "access exclusive")
@@ -38,7 +38,7 @@ async def stranger(conn: AsyncConnection, dsn: str) -> AsyncIterator[tuple[Async
         yield held, name
 
 
-async def test_a_slot_is_created_and_a_file_applied_whoever_holds_advisory_locks(
+async def test_a_slot_is_created_and_a_file_applied_while_others_hold_advisory_locks(
     conn: AsyncConnection, dsn: str, stranger: object
 ) -> None:
     """The locks are those of tables that nobody else may lock."""

@@ -189,7 +189,7 @@ async def test_what_is_called_correct_is_what_the_database_shows(home: Path) -> 
     assert summary["not_examples"]["category"] == category_right > 0
 
 
-def test_a_second_demo_begins_anew_and_a_kept_one_goes_on(home: Path, script: Path) -> None:
+def test_a_second_demo_starts_over_and_a_kept_one_goes_on(home: Path, script: Path) -> None:
     """Twice in a row is no trouble; --keep adds to what is there."""
     scripted = ("--json", "--provider", "scripted", "--model", script, "--rate", "50")
     assert summary_of(play(home, *scripted, "--tickets", "4"))["rows"] == 4
@@ -251,7 +251,7 @@ def test_a_second_demo_at_the_same_time_says_what_is_in_its_way(home: Path, scri
         (("--provider", "scripted", "--model", "nowhere.yaml"), 2, "nowhere.yaml"),
     ],
 )
-def test_a_model_that_cannot_be_asked_is_told_before_anything_is_played(
+def test_a_model_that_cannot_be_asked_is_reported_before_anything_is_played(
     home: Path, options: tuple[str, ...], code: int, words: str
 ) -> None:
     """No key, no such model, no such file: one sentence and what mends it."""

@@ -1,4 +1,4 @@
-"""`walagent example burn` as people start it: one command, a server of its own, a link."""
+"""`walagent serve example burn` as people start it: one command, a server of its own, a link."""
 
 import asyncio
 import os

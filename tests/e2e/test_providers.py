@@ -279,7 +279,7 @@ async def test_a_provider_that_is_not_there_is_unavailable(provider: str) -> Non
 
 @PROVIDERS
 @pytest.mark.parametrize("host", ["http://nobody.invalid", "https://127.0.0.1"])
-async def test_a_request_that_never_left_is_told_apart(provider: str, host: str) -> None:
+async def test_a_request_that_never_left_is_distinguished(provider: str, host: str) -> None:
     """A name that nobody knows, and a server that does not speak TLS: no attempt of any run."""
     async with FakeProvider(["x"]) as fake:
         spec = fake.spec(provider, base_url=f"{host}:{fake.port}/v1")
@@ -316,7 +316,7 @@ async def test_a_wrong_key_is_a_persons_matter(provider: str) -> None:
     assert str(spec.credential) in caught.value.hint
 
 
-async def test_broken_arguments_are_none_and_can_be_told_to_the_model() -> None:
+async def test_broken_arguments_are_none_and_can_be_sent_to_the_model() -> None:
     """The next request passes the strictest server's checks."""
     broken = Reply((ToolCall("c1", "find", None, '{"q": '),), Stop.TOOL)
     async with model_at("openai", broken, "sorry") as (model, fake):
@@ -357,7 +357,7 @@ async def test_a_cut_answer_and_an_unknown_tool_are_handed_on(provider: str) -> 
 
 
 @PROVIDERS
-async def test_a_refusal_is_told_from_an_answer(provider: str) -> None:
+async def test_a_refusal_and_an_answer_are_distinguished(provider: str) -> None:
     """Both providers can decline."""
     async with model_at(provider, Reply((Text("no"),), Stop.REFUSAL)) as (model, _):
         assert (await model.complete(asked())).stop is Stop.REFUSAL

@@ -167,7 +167,7 @@ def _play(conn: psycopg.Connection[Any], folder: Path, log: Path, user: User, ru
     ended = "count(*) filter (where agent_internal.is_final(state) or state = 'waiting_approval')"
     until(conn, f"select {ended} = {runs} from agent.run")
     for row in conn.execute("select id from agent.pending_approval").fetchall():
-        user.types("approve", str(row[0])).worked()
+        user.types("approvals", "approve", str(row[0])).worked()
     until(conn, f"select count(*) = {runs} from agent.run where agent_internal.is_final(state)")
     states = conn.execute(
         "select distinct state::text, error ->> 'reason' from agent.run"

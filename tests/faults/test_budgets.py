@@ -148,7 +148,7 @@ LOADS = [
 
 
 @pytest.mark.parametrize("load", LOADS)
-async def test_what_is_spent_never_passes_the_limit_whoever_is_killed(
+async def test_what_is_spent_never_passes_the_limit_whatever_is_killed(
     place: Place, chance: random.Random, figure: Figure, load: Load
 ) -> None:
     """Two thirds of the runs' cost are allowed: calls stop there, and go on when it is raised."""

@@ -508,7 +508,7 @@ async def boxed(place: Place, first: dict[str, Json]) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-async def test_what_a_constraint_or_trigger_rejects_is_told_and_taken_back(
+async def test_what_a_constraint_or_trigger_rejects_is_reported_and_taken_back(
     place: Place, case: str
 ) -> None:
     """With its SQLSTATE and sentence; what its detail quotes of the row is not for the model."""

@@ -553,7 +553,7 @@ async def test_a_file_adopts_no_new_table_either(
         conn, "select paused and relation = 'ticket'::regclass from agent.attachment"
     )
     assert "was dropped; the table with its name is a new one" in await value(conn, REASON, "desk")
-    user.types("resume", "desk").worked()
+    user.types("agents", "resume", "desk").worked()
     user.types("apply").worked()
     assert not await value(conn, PAUSED, "desk")
 
@@ -635,7 +635,7 @@ async def test_partitions_come_and_go(conn: AsyncConnection, dsn: str) -> None:
     await nothing_went_wrong(conn)
 
 
-async def test_a_table_that_becomes_a_partition_of_an_attached_one_is_told(
+async def test_a_table_that_becomes_a_partition_of_an_attached_one_is_reported(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """From then on its changes are its parent's, and its own agent would wait for ever."""
@@ -658,7 +658,7 @@ async def test_a_table_that_becomes_a_partition_of_an_attached_one_is_told(
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
-async def test_a_truncate_is_told_where_it_is_asked_for(
+async def test_a_truncate_is_reported_where_it_is_asked_for(
     conn: AsyncConnection, dsn: str, plugin: str
 ) -> None:
     """Of several tables, by CASCADE too; to nobody who did not ask, and only if it commits."""
@@ -821,7 +821,7 @@ async def test_a_long_storm_of_ddl_takes_nothing_away(
 # What a person is told.
 
 
-async def test_whoever_asks_is_told_why_an_agent_stands_still(
+async def test_a_person_who_asks_learns_why_an_agent_stands_still(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
     """The list, the doctor, `why` for a row of the table, and `why` for one of its successor."""

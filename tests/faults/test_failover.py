@@ -152,7 +152,7 @@ async def test_a_daemon_that_is_started_on_the_promoted_standby_goes_on(
 
 
 @pytest.mark.slow
-async def test_a_standby_that_lags_is_not_ahead_of_its_ledger(
+async def test_a_standby_that_lags_is_not_ahead_of_its_checkpoint(
     synced: tuple[Pair, Place], chance: random.Random
 ) -> None:
     """It has a change and the slot's position, but not the checkpoint's commit: nothing is lost.

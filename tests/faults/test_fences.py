@@ -117,7 +117,7 @@ async def test_a_worker_that_loses_its_lease_anywhere_writes_no_more(
 
 
 @pytest.mark.parametrize("point", each(OF_INTAKE))
-async def test_a_reader_that_loses_the_ledger_anywhere_writes_no_more(
+async def test_a_reader_that_loses_the_checkpoint_anywhere_writes_no_more(
     scene: Scene, point: str
 ) -> None:
     """Another has the checkpoint by then: no run and no position of the first one's counts."""

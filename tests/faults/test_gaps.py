@@ -66,7 +66,7 @@ async def ends_with(place: Place, reason: str) -> None:
     with running(Daemon(place, name="-after")) as daemon:
         assert await daemon.ended() == PERSON
         assert "hint:" in daemon.said
-        assert "walagent resync" in daemon.said
+        assert "walagent wal resync" in daemon.said
         assert "Traceback" not in daemon.said
     await is_on_record(place, reason)
 
@@ -86,7 +86,7 @@ def stopping(place: Place, reason: str) -> Iterator[None]:
     (error,) = caught.value.exceptions
     assert isinstance(error, GapError), error
     assert reason.format(slot=place.slot) in str(error)
-    assert "walagent resync" in error.hint
+    assert "walagent wal resync" in error.hint
 
 
 async def until_dead(daemon: Serving) -> None:
@@ -101,7 +101,7 @@ async def until_dead(daemon: Serving) -> None:
 
 async def goes_on(place: Place, *items: int) -> None:
     """After a resync, see that what is written is ingested."""
-    (await types(place, "resync", "--default", "skip", "--yes")).worked()
+    (await types(place, "wal", "resync", "--default", "skip", "--yes")).worked()
     assert await fetch(place.conn, OPEN) == []
     with running(Daemon(place, name="-again")) as daemon:
         await daemon.has_said("reader.streaming")
@@ -244,7 +244,7 @@ async def test_a_slot_that_is_dropped_under_a_reader_stops_it(place: Place) -> N
         await place.conn.execute(TAKE.format(place.slot).encode())
         await write(place, 2)
         assert await daemon.ended() == PERSON
-        assert "walagent resync" in daemon.said
+        assert "walagent wal resync" in daemon.said
     await ends_with(place, f'slot "{place.slot}" does not exist')
     await goes_on(place, 3, 4)
 
@@ -356,7 +356,7 @@ async def test_a_restored_backup_begins_with_a_gap(
                 await ends_with(there, f'slot "{place.slot}" does not exist')
                 ((told,),) = await fetch(conn, "select reason like '%%timeline%%' from agent.gap")
                 assert told == promoted
-                resync = ("resync", "--attachment", "item=all", "--yes")
+                resync = ("wal", "resync", "--attachment", "item=all", "--yes")
                 (await types(there, *resync)).worked()
                 with running(Daemon(there, name="-again")) as daemon:
                     await write(there, 5)
@@ -367,7 +367,7 @@ async def test_a_restored_backup_begins_with_a_gap(
                 found = await fetch(conn, runs)
                 assert [key for reason, key in found if reason == "backfill"] == ["1", "2", "3"]
                 assert [key for reason, key in found if reason == "change"] == ["1", "2", "5"]
-                assert (await types(there, "check")).worked().out == ""
+                assert (await types(there, "wal", "check")).worked().out == ""
         finally:
             await restored.stop()
 
@@ -400,8 +400,8 @@ async def test_a_dump_that_is_restored_elsewhere_begins_with_a_gap(
                 with running(Daemon(there, name="-copy")) as daemon:
                     assert await daemon.ended() == PERSON
                     assert "system identifier" in daemon.said
-                    assert "walagent adopt --moved" in daemon.said
-                (await types(there, "adopt", "--moved")).worked()
+                    assert "adopt --moved" in daemon.said
+                (await types(there, "database", "adopt", "--moved")).worked()
                 await ends_with(there, "system identifier")
                 await goes_on(there, 3, 4)
                 await conn.execute("select agent.resume('item')")

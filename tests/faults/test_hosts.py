@@ -125,7 +125,7 @@ async def machines(cables: Network, far: Place) -> AsyncIterator[tuple[Machine, 
     """The hosts with daemons on them, as soon as they work."""
     with ExitStack() as stack:
 
-        def machine(*names: str, command: str = "worker", slots: int = 4) -> Machine:
+        def machine(*names: str, command: str = "serve worker", slots: int = 4) -> Machine:
             host = cables.host("db", "llm")
             settings = {"workers": {"slots": slots}}
             daemons = (

@@ -92,7 +92,7 @@ async def test_a_run_in_which_anything_raises_is_worked_again(scene: Scene, poin
     assert scene.asked_again == ASKED_AGAIN.get(point, 0)
 
 
-async def test_a_ledger_that_was_put_back_starts_nothing_again(scene: Scene) -> None:
+async def test_a_checkpoint_that_was_put_back_starts_nothing_again(scene: Scene) -> None:
     """The server sends again what has its runs already, and a unique key refuses it.
 
     The position is the first net, and it is gone here; this is the second.

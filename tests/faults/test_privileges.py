@@ -88,7 +88,7 @@ def changing(r: Roles, statements: str) -> Callable[[], None]:
 # The agent's role.
 
 
-async def test_what_the_role_may_not_do_any_more_is_told_to_the_model(
+async def test_what_the_role_may_not_do_any_more_is_reported_to_the_model(
     r: Roles, daemon: Serving
 ) -> None:
     """Whenever the privilege goes: the call fails with its SQLSTATE, and the run goes on."""
@@ -157,7 +157,7 @@ LOCK = "alter policy mine on item with check (status <> 'seen')"
 
 
 @pytest.mark.parametrize(("policy", "sqlstate"), [(HIDE, "P0002"), (LOCK, "42501")])
-async def test_a_policy_that_changes_is_told_at_the_next_call(
+async def test_a_changed_policy_applies_to_the_next_call(
     r: Roles, daemon: Serving, policy: str, sqlstate: str
 ) -> None:
     """The row cannot be seen, or not be written, any more: the model hears of it."""

@@ -435,7 +435,11 @@ async def test_a_provider_that_cannot_be_reached_costs_no_attempt(place: Place) 
 async def test_a_refused_key_pauses_its_agents_and_a_new_one_lets_them_go_on(
     place: Place, figure: Figure
 ) -> None:
-    """One request for each that is on its way, and no more, however many changes pile up."""
+    """One request for each run that has a slot, and no more, however many changes pile up.
+
+    The agents are paused one after the other: slots that the first one left are taken by runs of
+    the second, until a reply pauses that one, too.
+    """
     keys = place.folder / "credentials"
     keys.mkdir()
     (keys / CREDENTIAL).write_text("not the key")
@@ -461,12 +465,12 @@ async def test_a_refused_key_pauses_its_agents_and_a_new_one_lets_them_go_on(
             # A new key, and the running daemon finds it.
             (keys / CREDENTIAL).write_text(KEY)
             for agent in agents:
-                (await types(place, "resume", agent.name)).worked()
+                (await types(place, "agents", "resume", agent.name)).worked()
             await scene.ended("left", 70)
             await scene.ended("right", 50)
             assert (await scene.worn("left")).attempts == 1
     figure("refused key: requests of 100 runs of 2 agents", asked)
-    assert asked <= SLOTS + 2
+    assert asked <= SLOTS * len(agents)
 
 
 ALL_PAUSED = "select bool_and(paused) from agent.attachment"
@@ -492,7 +496,7 @@ async def test_a_poison_row_is_given_up_and_the_others_go_on(place: Place) -> No
             assert provider.requests == 20 + 2
             mood.now = "ok"
             ((run,),) = await fetch(place.conn, "select id from agent.run where key = '7'")
-            (await types(place, "retry", str(run))).worked()
+            (await types(place, "runs", "retry", str(run))).worked()
             await scene.ended("one", 21)
             assert provider.requests == 20 + 3
             assert scene.daemon.count("breaker.opened") == 0

@@ -186,7 +186,7 @@ async def stopped_with_a_gap(place: Place) -> None:
     """See that a daemon ends with 3, and says what to do."""
     with running(Daemon(place, name="-stopped")) as daemon:
         assert await daemon.ended() == 3
-        assert "walagent resync" in daemon.said
+        assert "walagent wal resync" in daemon.said
     ((reason, since),) = await fetch(
         place.conn, "select reason, since is not null from agent.gap where resolved_at is null"
     )
@@ -214,7 +214,7 @@ async def before_the_gap(place: Place, app: Application) -> None:
 async def work_on(place: Place) -> None:
     """Let a worker end what is pending, while nobody reads: its writes move `updated_at`."""
     await place.conn.execute("select agent.resume('item')")
-    with running(Daemon(place, name="-worker", command="worker")) as worker:
+    with running(Daemon(place, name="-worker", command="serve worker")) as worker:
         await until(place.conn, NOTHING_LEFT, alive=worker.is_alive)
 
 
@@ -237,7 +237,9 @@ async def test_rows_that_changed_in_the_gap_are_worked_once_each(
     place, app = scene
     await the_gap(place, app)
     await stopped_with_a_gap(place)
-    done = await types(place, "resync", "--attachment", "item=since:updated_at", "--yes", "--json")
+    done = await types(
+        place, "wal", "resync", "--attachment", "item=since:updated_at", "--yes", "--json"
+    )
     (made,) = done.worked().json["attachments"]
     with running(Daemon(place)) as daemon:
         await app.write(place.conn, 10)
@@ -249,7 +251,7 @@ async def test_rows_that_changed_in_the_gap_are_worked_once_each(
         assert gone or item.rerun == item.missed[-1:], (number, item)
     assert made["runs"] == sum(len(item.rerun) for item in found.values()) > 0
     await effects_are_once(place.conn)
-    assert (await types(place, "check")).worked().out == ""
+    assert (await types(place, "wal", "check")).worked().out == ""
     ((choice, column, runs, chosen_by),) = await fetch(
         place.conn, "select choice, column_name, runs, chosen_by from agent.gap_choice"
     )
@@ -268,7 +270,7 @@ async def test_a_gap_is_made_good_while_the_application_writes_on(
     async with app.writing():
         await work_on(place)
         await stopped_with_a_gap(place)
-        done = await types(place, "resync", "--default", choice, "--yes", "--json")
+        done = await types(place, "wal", "resync", "--default", choice, "--yes", "--json")
         done.worked()
         with running(Daemon(place)) as daemon:
             await daemon.has_said("reader.streaming")
@@ -286,7 +288,7 @@ async def test_a_gap_is_made_good_while_the_application_writes_on(
     assert (reruns > 0) == (choice != "skip")
     figure(f"rows of the gap worked, {choice}", reruns)
     await effects_are_once(place.conn)
-    (await types(place, "check")).worked()
+    (await types(place, "wal", "check")).worked()
 
 
 def check_choice(choice: str, item: Item, *, gone: bool) -> None:
@@ -312,6 +314,7 @@ async def test_a_person_is_asked_for_each_attachment(scene: tuple[Place, Applica
     await place.conn.execute("select pg_drop_replication_slot(%s)", [place.slot])
     screen = await answers(
         place,
+        "wal",
         "resync",
         to=[
             ("item on item (insert, update): skip, all, since:updated_at [skip]:", "since:note"),

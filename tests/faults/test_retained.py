@@ -145,14 +145,14 @@ async def test_a_reader_that_cannot_catch_up_gives_the_slot_up(
             await write(place, 3, 4)
             figure("given up after", await until_ended(reader), "s")
         assert reader.count("slot.given_up") == 1
-        assert "walagent resync" in reader.said
+        assert "walagent wal resync" in reader.said
     assert await fetch(place.conn, HAS_SLOT, place.slot) == []
     assert await fetch(place.conn, GAP) == [(True, True, True, True)]
     with running(Daemon(place, name="-after")) as after:
         assert await after.ended() == PERSON
         assert "was given up at" in after.said
     assert await fetch(place.conn, "select count(*) from agent.gap") == [(1,)]
-    (await types(place, "resync", "--default", "since:made_at", "--yes")).worked()
+    (await types(place, "wal", "resync", "--default", "since:made_at", "--yes")).worked()
     with running(Daemon(place, name="-again")) as again:
         await write(place, 5)
         await until(place.conn, ENDED, 6, alive=again.is_alive)
@@ -165,7 +165,7 @@ async def test_a_reader_that_cannot_catch_up_gives_the_slot_up(
         ("5", "change"),
         ("100", "backfill"),
     ]
-    assert (await types(place, "check")).worked().out == ""
+    assert (await types(place, "wal", "check")).worked().out == ""
 
 
 async def until_ended(reader: Daemon) -> float:
@@ -256,7 +256,7 @@ async def test_a_slot_whose_reader_died_before_it_was_dropped_is_dropped_by_the_
     assert await fetch(place.conn, HAS_SLOT, place.slot) == []
     reasons = "select reason from agent.gap where resolved_at is null"
     assert await fetch(place.conn, reasons) == [("as was wanted",)]
-    (await types(place, "resync", "--default", "skip", "--yes")).worked()
+    (await types(place, "wal", "resync", "--default", "skip", "--yes")).worked()
     with running(Daemon(place)) as reader:
         await reader.has_said("reader.streaming")
 

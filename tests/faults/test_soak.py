@@ -175,7 +175,7 @@ class Soak:
 
     async def _kill(self) -> None:
         self.worker.kill()
-        self.worker = start(self.place, "worker")
+        self.worker = start(self.place, "serve worker")
 
     async def _freeze(self) -> None:
         process = self.chance.choice((self.reader, self.worker))
@@ -259,7 +259,7 @@ async def soaking(place: Place, server: OwnServer, chance: random.Random) -> Asy
             proxy,
             chance,
             start(through, "run"),
-            start(through, "worker"),
+            start(through, "serve worker"),
         )
         try:
             yield soak

@@ -18,12 +18,12 @@ from tests.faults.rig.servers import OwnServer, own_server
 from tests.faults.rig.stage import ATTACH as ATTACH_ITEM
 from tests.faults.rig.stage import Figure, Place, make_ready, set_up
 from tests.faults.rig.waiting import connect_again, fetch, until, until_true
-from walagent.app.migrate import migrate
 from walagent.app.sinks import DaemonSinks
 from walagent.config import Replication
 from walagent.config.dsn import Logins, Places
 from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
+from walagent.store.install.migrate import migrate
 
 # Rows that nobody acts on are sent all the same, so they fill what lies between the server and us.
 ATTACH = """
@@ -329,7 +329,7 @@ async def test_a_transaction_that_the_server_ended_meanwhile_is_begun_again(
 async def test_a_run_of_a_suspended_daemon_is_another_workers(place: Place) -> None:
     """It takes over when the server has ended the transaction; who wakes then changes nothing."""
     async with suspended(place, "tool.done:1", ATTACH_ITEM) as first:
-        with running(Daemon(place, name="2", command="worker")) as second:
+        with running(Daemon(place, name="2", command="serve worker")) as second:
             await until(place.conn, ALL_ENDED, alive=second.is_alive)
             ended = await fetch(place.conn, "select * from agent.run")
             first.signal(signal.SIGCONT)

@@ -152,7 +152,7 @@ async def test_a_reader_that_was_frozen_writes_nothing_when_it_thaws(place: Plac
         await all_is_well(place.conn)
 
 
-async def test_a_reader_that_hangs_in_its_transaction_does_not_keep_the_ledger(
+async def test_a_reader_that_hangs_in_its_transaction_does_not_keep_the_checkpoint(
     place: Place, figure: Figure
 ) -> None:
     """It has lost the slot, and the server ends what it has written and not committed."""

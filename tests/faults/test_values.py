@@ -35,10 +35,10 @@ from tests.helpers.database import (
     value,
 )
 from tests.integration.wal.reading import changes, read_to, wal_end
-from walagent.app.migrate import migrate
 from walagent.domain.change import UNCHANGED, Begin, Change, Commit, Item, Piece
 from walagent.models.script import call
 from walagent.postgres.connection import TEXT_FORMS
+from walagent.store.install.migrate import migrate
 from walagent.store.sessions.connections import connect
 from walagent.wal.options import Plugin, StreamOptions
 from walagent.wal.stream import open_stream
@@ -486,7 +486,7 @@ async def test_a_model_may_say_what_the_database_has_no_letters_for(encoded: str
 # Styles of sessions.
 
 
-async def test_a_constant_means_what_it_meant_to_whoever_wrote_it(
+async def test_a_constant_means_what_it_meant_to_its_author(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """Whatever the styles of who attaches, of the database, and of who evaluates."""

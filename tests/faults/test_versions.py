@@ -17,10 +17,10 @@ from tests.faults.rig.waiting import fetch, until
 from tests.helpers.catalog import catalog
 from tests.helpers.later_schema import later
 from tests.integration.cli.user import empty_database
-from walagent.app.migrate import migrate
 from walagent.cli.exit_codes import PERSON
 from walagent.errors import WalagentError
 from walagent.store.install.files import find_files
+from walagent.store.install.migrate import migrate
 
 pytestmark = pytest.mark.scenario(18)
 
@@ -89,8 +89,8 @@ def walagent(place: Place, *words: str) -> Process:
 
 
 async def migrated(place: Place, *, code: int = 0) -> str:
-    """Run `walagent migrate` to its end; return what it said."""
-    with running(walagent(place, "migrate")) as process:
+    """Run `walagent database migrate` to its end; return what it said."""
+    with running(walagent(place, "database", "migrate")) as process:
         assert await process.ended() == code, process.said
         return process.said
 
@@ -101,10 +101,10 @@ async def test_an_older_schema_is_refused_until_somebody_migrates(empty: Place) 
     await set_up(empty)
     old = "update agent_internal.migration set sha256 = 'old' where name = 'schema/run/claim.sql'"
     await empty.conn.execute(old)
-    for command in ("run", "worker"):
-        with running(walagent(empty, command)) as process:
+    for command in ("run", "serve worker"):
+        with running(walagent(empty, *command.split())) as process:
             assert await process.ended() == PERSON
-            assert "walagent migrate" in process.said
+            assert "walagent database migrate" in process.said
     assert "applied schema/run/claim.sql" in await migrated(empty)
     with running(Daemon(empty)) as daemon:
         await daemon.has_said("reader.streaming")
@@ -197,7 +197,7 @@ async def test_a_migration_that_is_killed_halfway_leaves_nothing(
     async with await AsyncConnection.connect(empty.dsn, autocommit=True) as other:
         await other.execute(LOCK, [HERE])
         await stand_in_the_way(empty, commands, WAIT, chance)
-        with running(walagent(empty, "migrate")) as process:
+        with running(walagent(empty, "database", "migrate")) as process:
             await until(empty.conn, WAITING, 1, alive=process.is_alive)
             process.kill()
     await until(empty.conn, GONE)
@@ -211,8 +211,10 @@ async def test_two_that_migrate_at_once_do_it_once(empty: Place) -> None:
     async with await AsyncConnection.connect(empty.dsn, autocommit=True) as other:
         await other.execute(LOCK, [MIGRATING])
         with (
-            running(walagent(empty, "migrate")) as first,
-            running(walagent(replace(empty, folder=empty.folder / "2"), "migrate")) as second,
+            running(walagent(empty, "database", "migrate")) as first,
+            running(
+                walagent(replace(empty, folder=empty.folder / "2"), "database", "migrate")
+            ) as second,
         ):
             await until(empty.conn, TRYING, 2, alive=first.is_alive)
             await other.close()

@@ -64,7 +64,7 @@ def payload(*mutations: dict[str, Any]) -> str:
 
 
 class Played:
-    """`walagent example burn` as a process, with a scripted provider."""
+    """`walagent serve example burn` as a process, with a scripted provider."""
 
     def __init__(self, url: str, model: FakeProvider, process: Process) -> None:
         self.url = url
@@ -97,7 +97,7 @@ async def playing(
             f"replication: {{slot: {conninfo_to_dict(dsn)['dbname']}}}\n"
         )
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "walagent", "example", "burn", "--model", "fake"),
+            *(sys.executable, "-m", "walagent", "serve", "example", "burn", "--model", "fake"),
             *("--config", "burn.yaml", "--dsn", dsn, "--http", "0", *options),
             cwd=folder,
             env=environment,

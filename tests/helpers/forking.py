@@ -29,7 +29,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from runpy import run_module
 from typing import Any, NoReturn
 
@@ -188,7 +188,7 @@ def _serve(requests: socket.socket) -> None:
 
 def _commands() -> list[str]:
     cli = import_module("walagent.cli")
-    return [f"walagent.cli.{module.name}" for module in iter_modules(cli.__path__)]
+    return [module.name for module in walk_packages(cli.__path__, "walagent.cli.")]
 
 
 def _bury(running: dict[int, int]) -> None:

@@ -12,8 +12,9 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DEADLINE, run_all, value
-from walagent.console.api import ConsoleApi, Offer
+from walagent.console.api import ConsoleApi
 from walagent.console.guard import hosts_of
+from walagent.console.offer import Offer
 from walagent.console.replies import ReplyStreams
 from walagent.errors import WalagentError
 from walagent.http.server import listen, serve_on

@@ -1,4 +1,4 @@
-"""`walagent sync` as a process, and a client of it."""
+"""`walagent serve sync` as a process, and a client of it."""
 
 import asyncio
 import json
@@ -83,7 +83,7 @@ async def starting(
     environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
     environment |= {"HOME": str(folder), "PYTHONPATH": str(SOURCE), "SYNC_SECRET": SECRET}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "walagent", "sync", "--dsn", dsn, "--http", "127.0.0.1:0"),
+        *(sys.executable, "-m", "walagent", "serve", "sync", "--dsn", dsn, "--http", "127.0.0.1:0"),
         *options,
         cwd=folder,
         env=environment,

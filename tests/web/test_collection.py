@@ -20,13 +20,13 @@ from tests.helpers.database import rows, run_all, session, until, value
 from tests.helpers.node import WEB_TESTS, Script, needs_node, script
 from tests.helpers.shapes import SECRET, serving
 from tests.servers import SETTINGS
-from walagent.app.migrate import migrate
 from walagent.config import Replication
 from walagent.embedded.identity import find_identity
 from walagent.embedded.paths import default_bindir
 from walagent.embedded.server import EmbeddedServer
 from walagent.http.server import listen
 from walagent.replication.bootstrap import ensure_slot
+from walagent.store.install.migrate import migrate
 
 pytestmark = [pytest.mark.web, needs_node]
 TABLE = """

@@ -14,6 +14,15 @@ export function Avatar({ user, title, small = false }: AvatarProps) {
   const [failed, setFailed] = useState<string | null>(null);
   const look = `av${user.type === "agent" ? " agent" : ""}${small ? " small" : ""}`;
   if (user.avatar_url && failed !== user.avatar_url)
-    return <img className={look} src={user.avatar_url} alt="" title={title} referrerPolicy="no-referrer" onError={() => setFailed(user.avatar_url)} />;
+    return (
+      <img
+        className={look}
+        src={user.avatar_url}
+        alt=""
+        title={title}
+        referrerPolicy="no-referrer"
+        onError={() => setFailed(user.avatar_url)}
+      />
+    );
   return <Initial name={user.name} isAgent={user.type === "agent"} title={title} small={small} />;
 }

@@ -7,8 +7,7 @@ import { State } from "../src/parts/state";
 import { Time } from "../src/parts/time";
 import { toastProblem } from "../src/parts/toast";
 import { Avatar } from "./avatar";
-import { ingest, type Thread, type ThreadEvent, type User, useRows } from "./data";
-import type { Member } from "./thread";
+import { ingest, type Member, type Thread, type ThreadEvent, type User, useRows } from "./data";
 import { did, happened, isHidden, nameOf } from "./words";
 
 type Users = ReadonlyMap<string, User>;
@@ -38,7 +37,16 @@ export function Chat({ user, thread, members, users }: ChatProps) {
   };
   return (
     <>
-      <Messages key={thread.id} user={user} thread={thread.id} members={members} users={users} events={events} sending={waiting} onAgain={(each) => void send({ ...each, problem: null })} />
+      <Messages
+        key={thread.id}
+        user={user}
+        thread={thread.id}
+        members={members}
+        users={users}
+        events={events}
+        sending={waiting}
+        onAgain={(each) => void send({ ...each, problem: null })}
+      />
       <Composer onSend={(text) => void send({ id: crypto.randomUUID(), text, problem: null }).catch(toastProblem)} />
     </>
   );
@@ -67,11 +75,24 @@ function Messages({ user, thread, members, users, events, sending, onAgain }: Me
             {happened(each, users, user)} · <Time at={each.inserted_at} />
           </p>
         ) : (
-          <Message key={each.id} event={each} users={users} role={roles.get(each.user_id)} isMine={each.user_id === user.id} earlier={events.slice(0, each.number - 1)} />
+          <Message
+            key={each.id}
+            event={each}
+            users={users}
+            role={roles.get(each.user_id)}
+            isMine={each.user_id === user.id}
+            earlier={events.slice(0, each.number - 1)}
+          />
         ),
       )}
       {sending.map((each) => (
-        <Unsent key={each.id} avatar={<Avatar user={user} />} name={user.name} message={each} onAgain={() => onAgain(each)} />
+        <Unsent
+          key={each.id}
+          avatar={<Avatar user={user} />}
+          name={user.name}
+          message={each}
+          onAgain={() => onAgain(each)}
+        />
       ))}
       {busy.map((each) => (
         <article className="msg" key={each.id}>
@@ -102,7 +123,9 @@ function Message({ event, users, role, isMine, earlier }: MessageProps) {
       <Avatar user={author ?? { name: "?", type: "human", avatar_url: null }} />
       <div className="by">
         <b>{author?.name ?? "somebody"}</b>
-        <span className={`chip ${author?.type === "agent" ? "agent" : "person"}`}>{isMine ? "you" : (role ?? "left")}</span>
+        <span className={`chip ${author?.type === "agent" ? "agent" : "person"}`}>
+          {isMine ? "you" : (role ?? "left")}
+        </span>
         <span className="muted">
           <Time at={event.inserted_at} />
         </span>

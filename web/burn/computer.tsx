@@ -42,7 +42,12 @@ export function Computer({ thread, users, isOpen, onClose }: ComputerProps) {
       </div>
       <div className="tabs" role="group" aria-label="Parts of the computer">
         {parts.map(([name, word, count]) => (
-          <button key={name} type="button" aria-current={part === name ? "true" : undefined} onClick={() => setPart(name)}>
+          <button
+            key={name}
+            type="button"
+            aria-current={part === name ? "true" : undefined}
+            onClick={() => setPart(name)}
+          >
             {word} {count !== null && <span className="count">{count}</span>}
           </button>
         ))}
@@ -57,7 +62,13 @@ export function Computer({ thread, users, isOpen, onClose }: ComputerProps) {
 function Memory({ facts, users }: { facts: readonly Fact[]; users: Users }) {
   const sorted = facts.toSorted((a, b) => b.inserted_at.localeCompare(a.inserted_at));
   return (
-    <Filtered title="Memory" what="fact" rows={sorted} text={(each) => `${nameOf(users, each.subject_id)} ${each.predicate} ${each.object} ${each.category}`} empty="No facts yet. Sarah stores what users say about themselves.">
+    <Filtered
+      title="Memory"
+      what="fact"
+      rows={sorted}
+      text={(each) => `${nameOf(users, each.subject_id)} ${each.predicate} ${each.object} ${each.category}`}
+      empty="No facts yet. Sarah stores what users say about themselves."
+    >
       {(rows) => (
         <ul className="facts-list list" tabIndex={0} aria-label="Facts">
           {rows.map((each) => (
@@ -80,7 +91,13 @@ function brief(event: ThreadEvent): string {
 function Context({ events, users }: { events: readonly ThreadEvent[]; users: Users }) {
   const sorted = events.toSorted((a, b) => b.number - a.number);
   return (
-    <Filtered title="Context" what="event" rows={sorted} text={(each) => `${KINDS[each.type]} ${nameOf(users, each.user_id)} ${JSON.stringify(each.data)}`} empty="No events yet.">
+    <Filtered
+      title="Context"
+      what="event"
+      rows={sorted}
+      text={(each) => `${KINDS[each.type]} ${nameOf(users, each.user_id)} ${JSON.stringify(each.data)}`}
+      empty="No events yet."
+    >
       {(rows) => (
         <div className="stack tight filter list" tabIndex={0} role="group" aria-label="Events">
           {rows.map((each) => (
@@ -122,7 +139,13 @@ function Processes({ processes, users, facts }: ProcessesProps) {
   const best = Math.max(0, ...known.values());
   const sorted = processes.toSorted((a, b) => nameOf(users, b.user_id).localeCompare(nameOf(users, a.user_id)));
   return (
-    <Filtered title="Processes" what="agent" rows={sorted} text={(each) => `${nameOf(users, each.user_id)} ${each.state} ${each.reason ?? ""}`} empty="No agents in this thread.">
+    <Filtered
+      title="Processes"
+      what="agent"
+      rows={sorted}
+      text={(each) => `${nameOf(users, each.user_id)} ${each.state} ${each.reason ?? ""}`}
+      empty="No agents in this thread."
+    >
       {(rows) => (
         <table>
           <tbody>

@@ -1,6 +1,6 @@
 /** What Burn's server says: who is signed in, rows that follow the database, and changes. */
 import { electricCollectionOptions } from "@tanstack/electric-db-collection";
-import { type Collection, createCollection, type NonSingleResult, useLiveQuery } from "@tanstack/react-db";
+import { createCollection, useLiveQuery } from "@tanstack/react-db";
 
 import { useMemo } from "react";
 
@@ -64,6 +64,12 @@ export interface Process {
   next_attempt_at: string | null;
 }
 
+/** A member of the thread that is shown. */
+export interface Member {
+  user: User;
+  membership: Membership;
+}
+
 /** The rows of all views, in one shape: each live shape holds one of the six connections of a browser. */
 interface PageRow {
   view: keyof Views;
@@ -80,7 +86,7 @@ interface Views {
   processes: Process;
 }
 
-let whenSignedOut = () => {};
+let whenSignedOut: (() => void) | undefined;
 
 export function onSignedOut(then: () => void): void {
   whenSignedOut = then;
@@ -106,22 +112,27 @@ const options = electricCollectionOptions({
     url: `${location.origin}/sync/page`,
     fetchClient: noted,
     onError: async (error: Error) => {
-      if ((error as { status?: number }).status === 401) whenSignedOut();
+      if ((error as { status?: number }).status === 401) whenSignedOut?.();
       return new Promise((again) => setTimeout(() => again({}), 1_000));
     },
   },
 });
-const page = createCollection(options as never) as unknown as Collection<PageRow, string> & NonSingleResult;
+const page = createCollection(options);
 
 /** The row with times that say that they are in UTC. */
 function utc(row: object): object {
-  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, name.endsWith("_at") && value ? `${value}Z` : value]));
+  return Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [name, name.endsWith("_at") && value ? `${value}Z` : value]),
+  );
 }
 
 /** The rows of a view, as they change. */
 export function useRows<V extends keyof Views>(view: V): { rows: readonly Views[V][]; isLoading: boolean } {
   const { data, isLoading } = useLiveQuery(page);
-  const rows = useMemo(() => (data as unknown as PageRow[]).filter((each) => each.view === view).map((each) => utc(each.row) as Views[V]), [data, view]);
+  const rows = useMemo(
+    () => (data as unknown as PageRow[]).filter((each) => each.view === view).map((each) => utc(each.row) as Views[V]),
+    [data, view],
+  );
   return { rows, isLoading };
 }
 
@@ -134,7 +145,8 @@ export async function currentUser(): Promise<User | null> {
   }
 }
 
-export const signIn = (username: string, avatar_url: string | null) => request<User>("POST", "auth/sign-in", { username, avatar_url });
+export const signIn = (username: string, avatar_url: string | null) =>
+  request<User>("POST", "auth/sign-in", { username, avatar_url });
 
 export const signOut = () => request("POST", "auth/sign-out", {});
 

@@ -1,14 +1,13 @@
 /** Edit a thread: its name, users, invitation and agents. */
-import { type FormEvent, useState } from "react";
+import { type SubmitEvent, useState } from "react";
 
 import { Confirm, Dialog } from "../src/parts/confirm";
 import { Copy } from "../src/parts/copy";
 import { Icon } from "../src/parts/icon";
 import { toastProblem } from "../src/parts/toast";
 import { Avatar } from "./avatar";
-import { ingest, type Thread, type User } from "./data";
+import { ingest, type Member, type Thread, type User } from "./data";
 import { inviteLink } from "./route";
-import type { Member } from "./thread";
 
 const SHOWN = 2_000;
 
@@ -22,7 +21,9 @@ interface EditProps {
 export function Edit({ user, thread, members, onClose }: EditProps) {
   const [removing, setRemoving] = useState<Member | null>(null);
   const isOwner = members.some((each) => each.user.id === user.id && each.membership.role === "owner");
-  const people = members.filter((each) => each.user.type === "human").toSorted((a, b) => Number(b.user.id === user.id) - Number(a.user.id === user.id));
+  const people = members
+    .filter((each) => each.user.type === "human")
+    .toSorted((a, b) => Number(b.user.id === user.id) - Number(a.user.id === user.id));
   const agents = members.filter((each) => each.user.type === "agent");
   const remove = async (member: Member) => {
     try {
@@ -46,7 +47,12 @@ export function Edit({ user, thread, members, onClose }: EditProps) {
           ) : (
             isOwner &&
             each.membership.role !== "producer" && (
-              <button type="button" className="btn small danger" aria-label={`Remove ${each.user.name}`} onClick={() => setRemoving(each)}>
+              <button
+                type="button"
+                className="btn small danger"
+                aria-label={`Remove ${each.user.name}`}
+                onClick={() => setRemoving(each)}
+              >
                 <Icon name="x" small />
                 Remove
               </button>
@@ -89,7 +95,9 @@ export function Edit({ user, thread, members, onClose }: EditProps) {
       </Dialog>
       {removing && (
         <Confirm
-          title={removing.user.id === user.id ? `Leave ${thread.name}?` : `Remove ${removing.user.name} from the thread?`}
+          title={
+            removing.user.id === user.id ? `Leave ${thread.name}?` : `Remove ${removing.user.name} from the thread?`
+          }
           action={removing.user.id === user.id ? "Leave" : `Remove ${removing.user.name}`}
           keep={removing.user.id === user.id ? "Stay" : `Keep ${removing.user.name}`}
           danger
@@ -110,10 +118,15 @@ export function Edit({ user, thread, members, onClose }: EditProps) {
 function Name({ thread }: { thread: Thread }) {
   const [name, setName] = useState(thread.name);
   const [said, say] = useState("Save");
-  const save = async (event: FormEvent) => {
+  const save = async (event: SubmitEvent) => {
     event.preventDefault();
     try {
-      await ingest({ type: "update", relation: "threads", row: { id: thread.id, name: thread.name }, changes: { name: name.trim() } });
+      await ingest({
+        type: "update",
+        relation: "threads",
+        row: { id: thread.id, name: thread.name },
+        changes: { name: name.trim() },
+      });
       say("Saved");
       setTimeout(() => say("Save"), SHOWN);
     } catch (error) {

@@ -38,15 +38,17 @@ function Burn() {
 function SignedIn({ user, path }: { user: User; path: string }) {
   const [, place, id] = /^\/(threads|join)\/([0-9a-f-]{36})$/.exec(path) ?? [];
   const { rows: threads, isLoading } = useRows("threads");
-  const newest = threads.toSorted((a, b) => b.inserted_at.localeCompare(a.inserted_at))[0];
+  const newest = threads.toSorted((a, b) => b.inserted_at.localeCompare(a.inserted_at))[0]?.id;
   const isMember = threads.some((each) => each.id === id);
   useEffect(() => {
     if (isLoading) return;
     if (place === "join" && id && !isMember) void join(user, id);
     else if (place === "join" && id) go(`/threads/${id}`, true);
-    else if (!isMember && newest) go(`/threads/${newest.id}`, true);
-  }, [isLoading, place, id, isMember, newest?.id, user]);
-  return <ThreadPage user={user} threads={threads} isLoading={isLoading} thread={threads.find((each) => each.id === id)} />;
+    else if (!isMember && newest) go(`/threads/${newest}`, true);
+  }, [isLoading, place, id, isMember, newest, user]);
+  return (
+    <ThreadPage user={user} threads={threads} isLoading={isLoading} thread={threads.find((each) => each.id === id)} />
+  );
 }
 
 const joining = new Set<string>();
@@ -67,4 +69,4 @@ async function join(user: User, thread: string): Promise<void> {
 }
 
 chooseTheme(firstTheme());
-createRoot(document.getElementById("root") as HTMLElement).render(<Burn />);
+createRoot(document.getElementById("root") ?? document.body).render(<Burn />);

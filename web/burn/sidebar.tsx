@@ -14,7 +14,13 @@ export function ThemeButton() {
   const theme = useTheme();
   const next = following(theme);
   return (
-    <button type="button" className="btn quiet small icon" aria-label={`Theme: ${theme}. Change to ${next}`} title={`Theme: ${theme}`} onClick={() => chooseTheme(next)}>
+    <button
+      type="button"
+      className="btn quiet small icon"
+      aria-label={`Theme: ${theme}. Change to ${next}`}
+      title={`Theme: ${theme}`}
+      onClick={() => chooseTheme(next)}
+    >
       <Icon name="theme" small />
     </button>
   );

@@ -10,7 +10,7 @@ export function firstTheme(): Theme {
 }
 
 export function following(theme: Theme): Theme {
-  return ORDER[(ORDER.indexOf(theme) + 1) % ORDER.length] as Theme;
+  return ORDER[(ORDER.indexOf(theme) + 1) % ORDER.length] ?? theme;
 }
 
 export function chooseTheme(theme: Theme): void {

@@ -6,16 +6,10 @@ import { Icon } from "../src/parts/icon";
 import { Avatar } from "./avatar";
 import { Chat } from "./chat";
 import { Computer } from "./computer";
-import { type Membership, type Thread, type User, useRows } from "./data";
+import { type Member, type Thread, type User, useRows } from "./data";
 import { Edit } from "./edit";
 import { inviteLink } from "./route";
 import { Sidebar } from "./sidebar";
-
-/** A member of the thread that is shown. */
-export interface Member {
-  user: User;
-  membership: Membership;
-}
 
 interface ThreadPageProps {
   user: User;
@@ -42,7 +36,13 @@ export function ThreadPage({ user, threads, isLoading, thread }: ThreadPageProps
         {!thread && <p className="none">{isLoading ? "Reading your threads" : "No thread. Start one."}</p>}
       </main>
       <Computer thread={thread?.id} users={byId} isOpen={open === "right"} onClose={close} />
-      <button type="button" className={`scrim${open ? " shown" : ""}`} aria-label="Close" tabIndex={-1} onClick={close} />
+      <button
+        type="button"
+        className={`scrim${open ? " shown" : ""}`}
+        aria-label="Close"
+        tabIndex={-1}
+        onClick={close}
+      />
     </div>
   );
 }
@@ -52,8 +52,13 @@ function useMembers(thread: string | undefined, users: readonly User[]): readonl
   const order = ["producer", "comedian", "owner", "member"];
   return rows
     .filter((each) => each.thread_id === thread)
-    .flatMap((membership) => users.filter((each) => each.id === membership.user_id).map((user) => ({ user, membership })))
-    .toSorted((a, b) => order.indexOf(a.membership.role) - order.indexOf(b.membership.role) || a.user.name.localeCompare(b.user.name));
+    .flatMap((membership) =>
+      users.filter((each) => each.id === membership.user_id).map((user) => ({ user, membership })),
+    )
+    .toSorted(
+      (a, b) =>
+        order.indexOf(a.membership.role) - order.indexOf(b.membership.role) || a.user.name.localeCompare(b.user.name),
+    );
 }
 
 interface HeadProps {
@@ -68,11 +73,18 @@ function Head({ user, thread, members, onOpen }: HeadProps) {
   const faces = (type: User["type"]) =>
     members
       .filter((each) => each.user.type === type)
-      .map((each) => <Avatar key={each.membership.id} user={each.user} small title={`${each.user.name}, ${each.membership.role}`} />);
+      .map((each) => (
+        <Avatar key={each.membership.id} user={each.user} small title={`${each.user.name}, ${each.membership.role}`} />
+      ));
   const named = (type: User["type"]) => members.filter((each) => each.user.type === type).map((each) => each.user.name);
   return (
     <header>
-      <button type="button" className="btn quiet small icon toggle-left" aria-label="Threads" onClick={() => onOpen("left")}>
+      <button
+        type="button"
+        className="btn quiet small icon toggle-left"
+        aria-label="Threads"
+        onClick={() => onOpen("left")}
+      >
         <Icon name="left" small />
       </button>
       <h1>{thread.name}</h1>
@@ -86,7 +98,12 @@ function Head({ user, thread, members, onOpen }: HeadProps) {
         <span className="invite">
           <Copy text={inviteLink(thread.id)} label="Invite" className="btn small" icon="link" />
         </span>
-        <button type="button" className="btn quiet small icon" aria-label="Edit thread" onClick={() => setEditing(true)}>
+        <button
+          type="button"
+          className="btn quiet small icon"
+          aria-label="Edit thread"
+          onClick={() => setEditing(true)}
+        >
           <Icon name="edit" small />
         </button>
         <button type="button" className="btn quiet small toggle-right" onClick={() => onOpen("right")}>

@@ -1,7 +1,7 @@
 /** Sign-in: a name, and the avatar that GitHub has for it, loaded by this browser. */
-import { type FormEvent, useEffect, useState } from "react";
+import { type SubmitEvent, useEffect, useState } from "react";
 
-import { Refused } from "../src/data/request";
+import { Refused, refused } from "../src/data/request";
 import { Icon } from "../src/parts/icon";
 import { Notice } from "../src/parts/notice";
 import { Avatar } from "./avatar";
@@ -30,7 +30,7 @@ export function Welcome({ onUser }: { onUser: (user: User) => void }) {
     }, PAUSE);
     return () => clearTimeout(waiting);
   }, [name, isName]);
-  const enter = async (event: FormEvent) => {
+  const enter = async (event: SubmitEvent) => {
     event.preventDefault();
     if (!isName) return setProblem(new Refused(400, "A name has 2 to 16 letters, digits, _ or -."));
     setSending(true);
@@ -38,7 +38,7 @@ export function Welcome({ onUser }: { onUser: (user: User) => void }) {
     try {
       onUser(await signIn(name, avatar));
     } catch (error) {
-      setProblem(error as Refused);
+      setProblem(refused(error));
       setSending(false);
     }
   };
@@ -57,8 +57,8 @@ export function Welcome({ onUser }: { onUser: (user: User) => void }) {
         <div className="stack tight">
           <h1 id="welcome">Get roasted by agents</h1>
           <p className="soft">
-            Sarah asks questions and stores facts about you; Jerry and Frankie make jokes from them. All of it is rows of a PostgreSQL database, which this page
-            shows as they change.
+            Sarah asks questions and stores facts about you; Jerry and Frankie make jokes from them. All of it is rows
+            of a PostgreSQL database, which this page shows as they change.
           </p>
         </div>
         <form className="stack tight" onSubmit={enter}>
@@ -66,17 +66,30 @@ export function Welcome({ onUser }: { onUser: (user: User) => void }) {
             <Avatar user={{ name: name || "?", type: "human", avatar_url: avatar }} />
             <label className="field grow">
               Your name
-              <input type="text" name="username" autoComplete="username" autoFocus spellCheck={false} maxLength={16} value={text} onChange={(event) => setText(event.target.value)} />
+              <input
+                type="text"
+                name="username"
+                autoComplete="username"
+                autoFocus
+                spellCheck={false}
+                maxLength={16}
+                value={text}
+                onChange={(event) => setText(event.target.value)}
+              />
             </label>
             <button className="btn primary" type="submit" disabled={isSending || !name}>
               {isSending ? "Entering" : "Enter"}
             </button>
           </div>
-          <p className="muted">There is no password: the name belongs to this browser. An avatar is loaded from GitHub.</p>
+          <p className="muted">
+            There is no password: the name belongs to this browser. An avatar is loaded from GitHub.
+          </p>
         </form>
         {problem && (
           <Notice tone="failed" icon="s-failed" live="alert">
-            <p className="strong">{problem.code === "23514" ? "A name has 2 to 16 letters, digits, _ or -." : problem.message}</p>
+            <p className="strong">
+              {problem.code === "23514" ? "A name has 2 to 16 letters, digits, _ or -." : problem.message}
+            </p>
             {problem.hint && <p>{problem.hint}</p>}
           </Notice>
         )}

@@ -12,7 +12,8 @@ const input = (event: ThreadEvent) => (event.data.input ?? {}) as Record<string,
 
 export const call = (event: ThreadEvent): string => (event.type === "tool_use" ? String(event.data.name) : "");
 
-export const isHidden = (event: ThreadEvent): boolean => call(event) === "do_nothing" || (event.type === "tool_result" && !event.data.is_error);
+export const isHidden = (event: ThreadEvent): boolean =>
+  call(event) === "do_nothing" || (event.type === "tool_result" && !event.data.is_error);
 
 export function nameOf(users: Users, id: unknown): string {
   return users.get(String(id))?.name ?? "somebody";
@@ -39,7 +40,9 @@ export function did(event: ThreadEvent, users: Users, earlier: readonly ThreadEv
   const at = <At users={users} id={subject} />;
   switch (call(event)) {
     case "ask_user_about_themselves": {
-      const greeted = earlier.some((each) => call(each) === call(event) && each.user_id === event.user_id && input(each).subject === subject);
+      const greeted = earlier.some(
+        (each) => call(each) === call(event) && each.user_id === event.user_id && input(each).subject === subject,
+      );
       return greeted ? (
         <>
           {at} {String(question)}

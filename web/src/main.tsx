@@ -14,4 +14,4 @@ import { router } from "./router";
 
 applyTheme();
 whenSignedOut(() => void router.navigate({ to: "/sign-in", search: { to: router.state.location.href } }));
-createRoot(document.getElementById("root") as HTMLElement).render(<RouterProvider router={router} />);
+createRoot(document.getElementById("root") ?? document.body).render(<RouterProvider router={router} />);

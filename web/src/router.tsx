@@ -1,22 +1,36 @@
 /** All routes; each page is a chunk of its own. */
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet, redirect } from "@tanstack/react-router";
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from "@tanstack/react-router";
 
 import { base } from "./data/base";
+import { RUN_FILTERS } from "./data/runs";
 import { currentSession, loadSession } from "./data/session";
 import { Frame } from "./frame/frame";
 import { Away, Broken, Missing } from "./pages/missing";
 import { SignIn } from "./pages/sign-in";
 
-/** Filters, sort, panel and tab are in the address. */
-export type Search = Record<string, string | undefined>;
-
-function search(given: Record<string, unknown>): Search {
-  return Object.fromEntries(Object.entries(given).map(([key, value]) => [key, value === undefined ? undefined : String(value)]));
+/** Filters, sort, panel and tab are in the address: the parameters that a page knows, as texts. */
+function texts<const Name extends string>(...names: readonly Name[]) {
+  return (given: Record<string, unknown>): Partial<Record<Name, string>> =>
+    Object.fromEntries(
+      names.flatMap((name) => (typeof given[name] === "string" ? [[name, given[name]]] : [])),
+    ) as Partial<Record<Name, string>>;
 }
 
-const root = createRootRoute({ component: Outlet, notFoundComponent: Missing, validateSearch: search });
+const root = createRootRoute({ component: Outlet, notFoundComponent: Missing });
 
-const signIn = createRoute({ getParentRoute: () => root, path: "/sign-in", component: SignIn });
+const signIn = createRoute({
+  getParentRoute: () => root,
+  path: "/sign-in",
+  component: SignIn,
+  validateSearch: texts("to"),
+});
 
 const signedIn = createRoute({
   getParentRoute: () => root,
@@ -24,35 +38,45 @@ const signedIn = createRoute({
   component: Frame,
   errorComponent: Away,
   beforeLoad: async ({ location }) => {
-    if (!currentSession() && !(await loadSession())) throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { to: location.href } });
+    if (!currentSession() && !(await loadSession()))
+      throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { to: location.href } });
   },
 });
 
-function page(path: string, load: () => Promise<{ default: React.ComponentType }>) {
-  return createRoute({ getParentRoute: () => signedIn, path, component: lazyRouteComponent(load) });
+function page<const Path extends string, const Name extends string = never>(
+  path: Path,
+  load: () => Promise<{ default: React.ComponentType }>,
+  ...names: readonly Name[]
+) {
+  return createRoute({
+    getParentRoute: () => signedIn,
+    path,
+    component: lazyRouteComponent(load),
+    validateSearch: texts(...names),
+  });
 }
 
 const pages = [
   page("/", () => import("./pages/home")),
-  page("/runs", () => import("./pages/runs")),
+  page("/runs", () => import("./pages/runs"), ...RUN_FILTERS, "panel"),
   page("/runs/$run", () => import("./pages/run")),
-  page("/approvals", () => import("./pages/approvals")),
-  page("/approvals/$approval", () => import("./pages/approvals")),
-  page("/failed", () => import("./pages/failed")),
-  page("/agents", () => import("./pages/agents")),
-  page("/agents/$agent", () => import("./pages/agents")),
-  page("/agents/$agent/edit", () => import("./pages/agents-edit")),
-  page("/attach", () => import("./pages/attach")),
-  page("/threads", () => import("./pages/threads")),
-  page("/threads/$thread", () => import("./pages/threads")),
-  page("/join", () => import("./pages/threads-join")),
-  page("/ask", () => import("./pages/ask")),
-  page("/tables", () => import("./pages/tables")),
-  page("/tables/$table", () => import("./pages/tables")),
-  page("/cost", () => import("./pages/cost")),
+  page("/approvals", () => import("./pages/approvals"), "tab", "approval"),
+  page("/approvals/$approval", () => import("./pages/approvals"), "tab", "approval"),
+  page("/failed", () => import("./pages/failed"), "since", "q", "open"),
+  page("/agents", () => import("./pages/agents"), "q"),
+  page("/agents/$agent", () => import("./pages/agents"), "q"),
+  page("/agents/$agent/edit", () => import("./pages/agents-edit"), "from", "to", "view"),
+  page("/attach", () => import("./pages/attach"), "table"),
+  page("/threads", () => import("./pages/threads"), "tab", "view", "archived"),
+  page("/threads/$thread", () => import("./pages/threads"), "tab", "view", "archived"),
+  page("/join", () => import("./pages/threads-join"), "thread"),
+  page("/ask", () => import("./pages/ask"), "question"),
+  page("/tables", () => import("./pages/tables"), "key"),
+  page("/tables/$table", () => import("./pages/tables"), "key"),
+  page("/cost", () => import("./pages/cost"), "days", "agent"),
   page("/wal", () => import("./pages/wal")),
   page("/more", () => import("./pages/more")),
-];
+] as const;
 
 // Who is not signed in does not learn which pages exist.
 const missing = createRoute({ getParentRoute: () => signedIn, path: "/$", component: Missing });
@@ -68,8 +92,15 @@ export const router = createRouter({
   parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
   stringifySearch: (values) => {
     const sent = new URLSearchParams();
-    for (const [key, value] of Object.entries(values)) if (value !== undefined && value !== "") sent.set(key, String(value));
+    for (const [key, value] of Object.entries(values))
+      if (value !== undefined && value !== "") sent.set(key, String(value));
     const text = sent.toString().replaceAll("%2C", ",").replaceAll("%3A", ":");
     return text ? `?${text}` : "";
   },
 });
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

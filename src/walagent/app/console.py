@@ -5,11 +5,12 @@ from types import MappingProxyType
 
 from walagent import __version__
 from walagent.config.sections import Http, MutationEntry
-from walagent.console.api import Application, ConsoleApi, Engine, Offer, Questions, Reasons, Trials
+from walagent.console.api import ConsoleApi
 from walagent.console.declared import Declared, declared_mutations, declared_queries
 from walagent.console.files import read_built
 from walagent.console.first_requests import first_prompt
 from walagent.console.guard import hosts_of
+from walagent.console.offer import Application, Engine, Offer, Questions, Reasons, Trials
 from walagent.console.own import Own
 from walagent.console.replies import ReplyStreams
 from walagent.console.site import ConsoleSite

@@ -57,7 +57,7 @@ async def serve_sync(config: Config, places: Places, read_logins: Callable[[], P
     app = build_app(
         reader.health, metrics.registry, max_progress_age=http.ready_after, mounted={"/v1": api}
     )
-    sockets = await listen(http.host, http.port)  # the next port is nobody's backend
+    sockets = await listen(http.host, http.port)  # no client is sent to the next port
     try:
         async with _renewing(logins, read_logins, reader), asyncio.TaskGroup() as group:
             group.create_task(reader.run(), name="reader")

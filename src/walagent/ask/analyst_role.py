@@ -1,4 +1,4 @@
-"""The role with whose rights questions are answered: made once, by `walagent setup`."""
+"""The role with whose rights questions are answered: made once, by `walagent database setup`."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -58,7 +58,7 @@ async def make_analyst(conn: Connection, role: str, schemas: Sequence[str] | Non
     async with conn.transaction():
         await conn.execute(SQL("create role {}").format(Identifier(role)))
         named = SQL("comment on role {} is {}").format(Identifier(role), CREATED)
-        await conn.execute(named)  # for walagent uninstall
+        await conn.execute(named)  # for walagent database uninstall
         await _grant(conn, role, schemas)
         await conn.execute(SQL("grant {} to current_user").format(Identifier(role)))
     return True

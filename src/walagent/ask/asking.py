@@ -53,7 +53,7 @@ def check_question(text: str) -> None:
     if not text.strip():
         raise ConfigError("the question is empty")
     if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise ConfigError("the question is no text: it has bytes that are not UTF-8, or a NUL")
+        raise ConfigError("the question has bytes that are not UTF-8, or a NUL")
     if len(text) > LONGEST:
         raise ConfigError(f"the question has {len(text):,} characters; {LONGEST:,} are allowed")
 

@@ -28,8 +28,8 @@ class SchemaContext:
         tables: `schema.name` of those that are described.
         whole: whether all readable tables are.
         version: of the server, as it prints it.
-        values: samples of what stands in columns, by `schema.table.column`.  They are rows, and so
-            nobody's instructions: they are not part of the text.
+        values: samples of what stands in columns, by `schema.table.column`.  They are data,
+            not instructions: they are not part of the text.
     """
 
     fixed: str = ""

@@ -39,7 +39,7 @@ def choose_model(
             raise ConfigError(
                 f'model "{name}" does not exist',
                 hint=(f"Did you mean {near}? " if near else "")
-                + f"Run walagent models to list all {len(specs)}.",
+                + f"Run walagent agents models to list all {len(specs)}.",
             )
         return known[name]
     fit = [spec for spec in specs.values() if can_plan(spec)]
@@ -65,7 +65,7 @@ def _with_a_key(specs: Sequence[ModelSpec], secrets: Secrets) -> ModelSpec:
     raise PreconditionError(
         f"no model selected: {len(specs)} are registered, and {len(usable) or 'none'} of them"
         f" {'have' if len(usable) > 1 else 'has'} a key",
-        hint="Use --model NAME or set ask.model; walagent models lists them."
+        hint="Use --model NAME or set ask.model; walagent agents models lists them."
         if usable
         else "Set GEMINI_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, or use --model NAME.",
     )

@@ -145,7 +145,7 @@ def _mistakes_of_ids(steps: Sequence[PlanStep]) -> Iterator[str]:
             if needed == step.id:
                 yield f'step "{step.id}" depends on itself'
             elif needed not in known:
-                yield f'step "{step.id}" depends on "{needed}", which is no step'
+                yield f'step "{step.id}" depends on "{needed}", which does not exist'
         if step.fallback is not None and step.fallback.fallback is not None:
             yield f'the fallback of step "{step.id}" has a fallback'
     if circle := _circle(steps):

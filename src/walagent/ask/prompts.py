@@ -49,7 +49,7 @@ _SEARCH: Final = """\
 _CRITIC: Final = """\
 You review how a question is answered from a database. Run nothing; call the tool "verdict" once.
 Reject only what would make the answer wrong: a missing condition, a join that repeats rows, a wrong
-period, a result that does not answer the question. Style is no reason. Give the reason in one or
+period, a result that does not answer the question. Style does not count. Give the reason in one or
 two sentences that tell the planner what to change.
 
 {rule}
@@ -162,7 +162,7 @@ def summary_of(reply: Reply) -> str:
 def _values_block(values: Sequence[tuple[str, Sequence[str]]], marker: str) -> str:
     """Show what stands in columns, as data: each value is a JSON string on the line of its column.
 
-    It stands with the question and not with the schema, because rows are nobody's instructions.
+    It stands with the question and not with the schema, because rows are not instructions.
     """
     if not values:
         return ""

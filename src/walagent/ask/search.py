@@ -200,7 +200,7 @@ class _Provider:
             entries = list(cast("Sequence[Mapping[str, Json]]", document or ()))
             return list(_tidied(entries, self._api.names))[: self._spec.results]
         except (ValueError, TypeError, AttributeError) as error:
-            raise self._failed("answered what is no result of a search") from error
+            raise self._failed("sent an invalid result") from error
 
     def _failed(self, why: str) -> ToolFailedError:
         return ToolFailedError(f"the web search ({self._spec.provider}) {why}")

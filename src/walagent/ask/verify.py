@@ -87,7 +87,7 @@ def _about_numbers(column: ResultColumn, texts: Sequence[str | None]) -> Iterato
     numbers = list(_numbers(texts))
     finite = [number for number in numbers if number.is_finite()]
     if odd := len(numbers) - len(finite):
-        yield f"{name} is no finite number in {_count(odd, 'row')}"
+        yield f"{name} is not a finite number in {_count(odd, 'row')}"
     if _has(_PERCENT, name) and not _has(_UNBOUND, name):
         outside = [number for number in finite if not 0 <= number <= 100]  # noqa: PLR2004 - percent
         if outside:

@@ -1,19 +1,19 @@
 """The `walagent` command: parse options, call one function, print, choose the exit code.
 
 A command is an entry of `COMMANDS` and a click command in the module named there, which is imported
-when the command is called: `walagent --help` imports none of them.
+when the command is called: `walagent --help` imports none of them.  A room holds the modules of a
+group; `terminal/` decides how results look.
 """
 
 from walagent.cli.commands import COMMANDS
-from walagent.cli.group import Commands
+from walagent.cli.group import Program
 
-main = Commands(
+main = Program(
     "walagent",
     COMMANDS,
     about="Run LLM agents on PostgreSQL row changes.",
-    epilog="The database is --dsn, DATABASE_URL, libpq's variables or database.dsn of agents.yaml, "
-    "in this order; without any, an embedded PostgreSQL.  Exit codes: 0 success, 1 failure, "
-    "2 invalid option or file, 3 a person must act.",
+    epilog="The database is --dsn, DATABASE_URL or libpq's variables; else an embedded PostgreSQL."
+    "  Exit codes: 0 success, 1 failure, 2 invalid option or file, 3 a person must act.",
 )
 
 __all__ = ["main"]

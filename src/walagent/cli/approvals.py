@@ -9,11 +9,11 @@ from typing import Any, Final, cast
 import click
 import orjson
 
-from walagent.cli.many import Finder, chosen, named
-from walagent.cli.output import done, json_option, json_result
-from walagent.cli.run_filters import run_filters
+from walagent.cli.runs.many import Finder, chosen, named
+from walagent.cli.runs.run_filters import run_filters
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.table import Below, Row, Screen, column, print_rows, relation_column
+from walagent.cli.terminal.output import done, json_option, json_result
+from walagent.cli.terminal.table import Below, Row, Screen, column, print_rows, relation_column
 from walagent.config.base import to_seconds
 from walagent.deciders.arguments import what_is_wrong
 from walagent.domain.run import RunState
@@ -146,11 +146,11 @@ def _age(ctx: click.Context, param: click.Parameter, text: str | None) -> float 
         raise click.BadParameter(f"{text!r} is not an age such as 1h or 2d", ctx, param) from None
 
 
-@click.command("approvals")
+@click.command("list")
 @call_filters(every=False)
 @json_option()
 @where_options
-def approvals_(where: Where, calls: CallFilter, *, as_json: bool) -> None:
+def list_(where: Where, calls: CallFilter, *, as_json: bool) -> None:
     """List pending tool calls, the highest risk first, then the oldest."""
     found = ask(where, listings.list_approvals)
     rows = [_with_request(row) for row in found if calls.accepts(row)]
@@ -265,7 +265,7 @@ async def _approve_edited(conn: Connection, approval: int, edited: Mapping[str, 
 def answer_(where: Where, approval: int, text: str) -> None:
     """Answer the question of an agent, by the ID that walagent approvals lists.
 
-    To decline, use walagent reject.
+    To decline, use walagent approvals reject.
     """
     ask(where, lambda conn: operator.answer(conn, approval, text))
     done(f"answered {approval}", answered=approval)

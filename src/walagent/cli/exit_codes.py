@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Never
 
-from walagent.cli.output import say
+from walagent.cli.terminal.output import say
 from walagent.errors import ConfigError, Next, WalagentError
 from walagent.telemetry.mask import mask
 

@@ -5,9 +5,9 @@ from typing import Final
 
 import click
 
-from walagent.cli.output import done, json_option, json_result, print_json
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.table import Below, Row, Screen, column, print_rows, state_column
+from walagent.cli.terminal.output import done, json_option, json_result, print_json
+from walagent.cli.terminal.table import Below, Row, Screen, column, print_rows, state_column
 from walagent.domain.run import RunState
 from walagent.errors import ConfigError
 from walagent.store import outbox
@@ -37,22 +37,17 @@ _SCREEN: Final = Screen(
 )
 
 
-@click.group("outbox")
-def outbox_() -> None:
-    """List, retry and cancel messages to the outside.
-
-    \b
-      list    messages, the newest first
-      show    one message with its delivery
-      retry   deliver failed, dead or cancelled messages again
-      cancel  do not deliver messages
-    """  # noqa: D301 - click's mark for lines that are not wrapped
-
-
-@outbox_.command("list")
+@click.command("list")
 @click.option("--channel", help="Only those of this channel.")
-@click.option("--state", type=click.Choice([each.value for each in RunState]), help="Only in it.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option(
+    "--state",
+    type=click.Choice([each.value for each in RunState]),
+    metavar="STATE",
+    help="Only those in this state, such as pending, failed or dead.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many."
+)
 @json_option()
 @where_options
 def list_(
@@ -67,7 +62,7 @@ def list_(
     print_rows(rows, columns, as_json=as_json, empty="no messages", screen=_SCREEN)
 
 
-@outbox_.command("show")
+@click.command("show")
 @click.argument("delivery")
 @json_option()
 @where_options
@@ -82,7 +77,7 @@ def show_(where: Where, delivery: str, *, as_json: bool) -> None:
             click.echo(f"{name}: {value}")
 
 
-@outbox_.command("retry")
+@click.command("retry")
 @click.argument("deliveries", metavar="DELIVERY...", nargs=-1, required=True)
 @json_result
 @where_options
@@ -96,7 +91,7 @@ def retry_(where: Where, deliveries: Sequence[str]) -> None:
     done(f"retried {', '.join(deliveries)}", retried=deliveries)
 
 
-@outbox_.command("cancel")
+@click.command("cancel")
 @click.argument("deliveries", metavar="DELIVERY...", nargs=-1, required=True)
 @click.option("--reason", help="Stored with the run.")
 @json_result

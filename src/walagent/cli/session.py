@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import click
 from psycopg.errors import Diagnostic
 
-from walagent.cli.output import say
+from walagent.cli.terminal.output import say
 from walagent.config import Config
 from walagent.config.dsn import DatabaseChoice, Places, choose, open_places
 from walagent.config.environment import Environment, load_env_file

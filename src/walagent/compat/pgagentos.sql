@@ -1,4 +1,4 @@
--- The schemas aos_* as views and functions over walagent's tables: walagent compat pgagentos install.
+-- The schemas aos_* as views and functions over walagent's tables: walagent database pgagentos install.
 --
 -- Each statement can be executed again.  Functions have the rights of the caller, except where they say so; whose rows are
 -- seen is decided by row-level security, as everywhere.
@@ -19,7 +19,7 @@ declare
     _schema text;
 begin
     foreach _schema in array '{aos_auth,aos_meta,aos_persona,aos_skills,aos_core,aos_agent,aos_multi_agent,aos_collab}'::text[] loop
-        execute format('comment on schema %I is %L', _schema, 'walagent compat pgagentos');
+        execute format('comment on schema %I is %L', _schema, 'walagent database pgagentos');
         execute format('grant usage on schema %I to public', _schema);
     end loop;
 end;
@@ -122,7 +122,7 @@ begin
     if not _me.named or _me.tenant <> 'default' or coalesce(current_setting('walagent.identity', true), '') <> ''
        or not agent.has_role('admin') then
         raise exception '"%" may not create tenants', _me.principal
-            using errcode = '42501', hint = 'Use the login of a principal that is an admin of the tenant default, or walagent tenant add.';
+            using errcode = '42501', hint = 'Use the login of a principal that is an admin of the tenant default, or walagent tenants add.';
     end if;
     new.tenant_id := coalesce(new.tenant_id, gen_random_uuid());
     insert into agent.tenant (name, id, display_name, settings)

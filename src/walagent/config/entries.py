@@ -235,7 +235,7 @@ class AgentEntry(Part):
     )
 
     model: Name | None = None
-    """A model of this file or of the registry (`walagent models`).  Default: the persona's."""
+    """A model of this file, or one that `walagent agents models` lists.  Default: the persona's."""
     persona: Name | None = None
     """A persona of this file or of the database."""
     persona_version: Positive | None = None

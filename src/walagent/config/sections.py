@@ -258,18 +258,18 @@ class Sync(Part):
     )
     """Functions by name, which `POST /v1/mutations/NAME` calls as the principal."""
     max_shapes: int = Field(default=500, ge=1, le=10_000)
-    """Named shapes of one principal at once; beyond, those that nobody asks for end, and new ones
-    are refused."""
+    """Named shapes of one principal at once; beyond, those that no client requests end, and new
+    ones are refused."""
     cache: Literal["private", "public"] = "private"
     """Whether caches between server and browser may keep answers."""
     max_log: Bytes = 64 << 20
     """Changes kept for one shape; a client that is further behind fetches again."""
     max_memory: Bytes = 2 << 30
-    """Bytes of the rows and changes of all shapes of a process; beyond, those that nobody asks for
-    end, and new ones are refused."""
+    """Bytes of the rows and changes of all shapes of a process; beyond, those that no client
+    requests end, and new ones are refused."""
     max_retained: Bytes = 1 << 30
-    """WAL that the temporary slot of `walagent sync` retains at most; beyond, it is dropped, and
-    clients fetch again."""
+    """WAL that the temporary slot of `walagent serve sync` retains at most; beyond, it is dropped,
+    and clients fetch again."""
 
     @model_validator(mode="after")
     def _has_a_secret(self) -> "Sync":

@@ -8,10 +8,10 @@ from typing import Any, Final
 import orjson
 from psycopg import AsyncConnection
 
-from walagent.console.guard import RefusedError
 from walagent.deciders.agent_prompt import build_request
 from walagent.deciders.turn import TurnDecider
 from walagent.domain.run import Claim, RunSpec, Step, StepKind
+from walagent.http.exchange import RefusedError
 from walagent.message import Json, ModelSpec, Request, Text
 from walagent.moves import Prompt
 from walagent.store.attachments import attachment_version

@@ -11,6 +11,9 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from walagent.http.exchange import RefusedError
+from walagent.sync.asgi import bearer_of
+
 COOKIE: Final = "walagent_session"  # what names of cookies begin with
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9.~-]")
 _LONGEST: Final = 80
@@ -20,20 +23,6 @@ _READS: Final = frozenset({"GET", "HEAD"})
 
 Headers = Mapping[bytes, bytes]
 Scope = MutableMapping[str, Any]  # as ASGI defines it
-
-
-class RefusedError(Exception):
-    """An answer other than the one that was asked for.
-
-    Args:
-        code: the SQLSTATE, if the database refused.
-    """
-
-    def __init__(self, status: int, message: str, code: str = "", hint: str = "") -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.hint = hint
 
 
 def hosts_of(listening: str, public_url: str | None, more: tuple[str, ...] = ()) -> frozenset[str]:
@@ -123,3 +112,8 @@ def cookie_of(scope: Scope) -> str:
     except CookieError:
         return ""
     return "" if found is None else found.value
+
+
+def token_of(scope: Scope) -> str:
+    """Return the token of a request: the bearer's, else the cookie's; empty if there is none."""
+    return bearer_of(scope) or cookie_of(scope)

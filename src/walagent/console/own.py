@@ -11,8 +11,8 @@ from psycopg.pq import Format
 from psycopg.types.string import TextLoader
 
 from walagent.console.declared import Declared
-from walagent.console.guard import RefusedError
 from walagent.domain.tenant import Actor
+from walagent.http.exchange import RefusedError
 from walagent.message import Json
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.query import NamedQuery, QueryDefinition, Texts

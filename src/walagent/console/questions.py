@@ -15,7 +15,7 @@ from walagent.ask.health import Health
 from walagent.ask.options import Options
 from walagent.config import AskSettings
 from walagent.config.dsn import Places
-from walagent.console.guard import RefusedError
+from walagent.http.exchange import RefusedError
 from walagent.message import Json
 
 _AT_ONCE: Final = 2  # questions of a process; each has its own connections
@@ -63,7 +63,7 @@ class PageQuestions:
                 403,
                 f'role "{role}", as which questions read, does not exist',
                 "42501",
-                "Run walagent setup, which creates it.",
+                "Run walagent database setup, which creates it.",
             )
         if not may:
             raise RefusedError(

@@ -1,4 +1,4 @@
-"""Reasons of the console's page: with the engine of `walagent why`, for who can read the row.
+"""Reasons of the console's page: with the engine of `walagent why`, for readers of the row.
 
 What walagent stores is read as the principal; the row is read, and conditions are evaluated, as the
 roles of its tenant's agents.
@@ -16,8 +16,8 @@ from psycopg.sql import SQL, Identifier
 from walagent.config import Config
 from walagent.config.dsn import Logins
 from walagent.console.declared import declared_queries
-from walagent.console.guard import RefusedError
 from walagent.explain.facts import explain
+from walagent.http.exchange import RefusedError
 from walagent.message import Json
 from walagent.store.sessions.acting import Identity, give_identity
 from walagent.store.sessions.connections import connect

@@ -20,8 +20,8 @@ import orjson
 from psycopg import AsyncConnection
 
 from walagent.base.concurrency import first_of
-from walagent.console.guard import RefusedError
 from walagent.errors import WalagentError
+from walagent.http.exchange import RefusedError
 from walagent.runs.live_replies import LiveReplies, Reader, changes_of
 from walagent.sync.asgi import Receive, Send
 

@@ -1,8 +1,8 @@
 """Sessions of the console: a session is a token that expires, kept in a cookie.
 
 A link has a code, which is a token for five minutes that can only read.  It is exchanged once: for
-a session of its principal.  So `walagent token` lists and ends sessions, and there is no second
-store of them.
+a session of its principal.  So `walagent tenants tokens` lists and ends sessions, and there is no
+second store of them.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection, Error
 from psycopg.sql import SQL, Identifier, Literal
 
-from walagent.console.guard import RefusedError
+from walagent.http.exchange import RefusedError
 from walagent.http.signed_tokens import FindIdentity, SignedTokenError
 from walagent.store.install.removal import CREATED
 from walagent.store.sessions.acting import identity_of_token

@@ -1,4 +1,4 @@
-"""Trials of the console's page: with the engine of `walagent try`, for who could publish the draft.
+"""Trials of the console's page, by the engine of `walagent try`, of drafts that can be published.
 
 A trial acts as the login of this process and takes everything back.  What it shows is what the role
 of the agent can read, which the login of the principal must be a member of.
@@ -15,8 +15,8 @@ from psycopg import AsyncConnection
 
 from walagent.config import Config
 from walagent.config.dsn import Logins
-from walagent.console.guard import RefusedError
 from walagent.domain.tenant import Actor
+from walagent.http.exchange import RefusedError
 from walagent.intake.backfill import PresentRow
 from walagent.message import Json
 from walagent.store.changed_rows import Cells, ChangedRow

@@ -10,7 +10,6 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.app.migrate import migrate
 from walagent.app.serve import Hooks, serve
 from walagent.base.concurrency import first_of
 from walagent.config import Config, Embedded, Http, Replication
@@ -23,6 +22,7 @@ from walagent.demo.summary import Summary, count, score
 from walagent.demo.watch import Observer, TicketRange, Watcher
 from walagent.models.registry import can_plan
 from walagent.store.errors import translating
+from walagent.store.install.migrate import migrate
 from walagent.store.sessions.connections import connect
 
 Connection = AsyncConnection[Any]

@@ -28,11 +28,11 @@ def words(summary: Summary, program: str = "walagent", options: str = "") -> Ite
     yield ""
     yield "The database is kept:"
     yield ""
-    for command in ("runs", "show 1", "why support_tickets 1"):
+    for command in ("runs list", "show 1", "why support_tickets 1"):
         yield f"  {program} {command}{options}"
     for query in QUERIES:
-        yield f'  {program} psql{options} -c "{query}"'
-    yield f"  {program} uninstall --demo"
+        yield f'  {program} database psql{options} -c "{query}"'
+    yield f"  {program} database uninstall --demo"
 
 
 def _counts(counts: Counts) -> Iterator[str]:

@@ -4,18 +4,18 @@ Changes nothing; each check is a function from facts to findings.
 """
 
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from psycopg import AsyncConnection, Error
 
-from walagent.app.migrate import plan_migration
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.doctor.analyst import check_analyst, check_standby_of_questions
 from walagent.doctor.budgets import check_budgets
 from walagent.doctor.caching import check_caching
-from walagent.doctor.finding import Finding, Severity, ok, problem
+from walagent.doctor.finding import Finding, Severity, of_kind, ok, problem
 from walagent.doctor.models import build_models, check_models, probe_models
 from walagent.doctor.replication import (
     check_gaps,
@@ -34,6 +34,7 @@ from walagent.store import checkpoint as checkpoints
 from walagent.store.errors import translated
 from walagent.store.install import server_facts
 from walagent.store.install.identity import check_database
+from walagent.store.install.migrate import plan_migration
 from walagent.store.install.pooling import check_pooling
 from walagent.store.people import listings
 from walagent.store.sessions.connections import connect
@@ -61,17 +62,18 @@ async def examine(
         yield finding
     if not readable:
         no_schema = problem('schema "agent" does not exist', "walagent init")
-        for finding in check_privileges(facts, lacking) if facts.migrated else (no_schema,):
+        found = check_privileges(facts, lacking) if facts.migrated else (no_schema,)
+        for finding in of_kind("schema", found):
             yield finding
         return
     for finding in await _examine_schema(conn, facts, places, config):
         yield finding
     models = await _models(conn)
-    for finding in check_models(models):
+    for finding in of_kind("models", check_models(models)):
         yield finding
     if probe:
         async for finding in probe_models(models):
-            yield finding
+            yield replace(finding, kind="models")
     for model in models.values():
         if not isinstance(model, WalagentError):
             await model.aclose()
@@ -90,13 +92,14 @@ async def _examine_server(
     slot = await inspect_slot(conn, name)
     checkpoint = await checkpoints.read_checkpoint(conn, name) if readable else None
     return [
-        *check_server(facts, config, slot, skew),
-        *await _pooling(conn, places),
-        *check_reader(await _identity(places), facts.database, checkpoint),
-        *(
+        *of_kind("server", check_server(facts, config, slot, skew)),
+        *of_kind("server", await _pooling(conn, places)),
+        *of_kind("reader", check_reader(await _identity(places), facts.database, checkpoint)),
+        *of_kind(
+            "slot",
             check_standby(name, slot)
             if facts.in_recovery
-            else check_slot(config, facts.database, slot, checkpoint, facts.standby_slots)
+            else check_slot(config, facts.database, slot, checkpoint, facts.standby_slots),
         ),
     ]
 
@@ -106,24 +109,26 @@ async def _examine_schema(
 ) -> list[Finding]:
     missing = await missing_publications(conn, PUBLICATIONS)
     published = await published_tables(conn, PUBLICATIONS[0])
-    return [
-        await _migrations(conn),
-        await _database(conn),
-        *check_privileges(facts, ()),
-        *check_isolation(await server_facts.unconfined_roles(conn)),
-        *await _login(conn, places),
-        *check_tables(await server_facts.attached_tables(conn), facts.role),
-        *check_publications(missing, published, await gaps.publication_trouble(conn)),
-        *check_gaps(await listings.list_gaps(conn)),
-        *await _budgets(conn),
-        *check_caching(await attachments.agents(conn), await attachments.load_models(conn)),
-        *[finding async for finding in check_analyst(conn, config.ask)],
-        *(
-            [await check_standby_of_questions(places, config.ask)]
-            if config.ask.standby_dsn is not None
-            else []
-        ),
-    ]
+    trouble = await gaps.publication_trouble(conn)
+    registered = await attachments.agents(conn), await attachments.load_models(conn)
+    kinds: dict[str, Iterable[Finding]] = {
+        "schema": [await _migrations(conn), await _database(conn)],
+        "role": [
+            *check_privileges(facts, ()),
+            *check_isolation(await server_facts.unconfined_roles(conn)),
+        ],
+        "tools": await _login(conn, places),
+        "attachments": check_tables(await server_facts.attached_tables(conn), facts.role),
+        "publications": check_publications(missing, published, trouble),
+        "gaps": check_gaps(await listings.list_gaps(conn)),
+        "budgets": await _budgets(conn),
+        "caching": check_caching(*registered),
+        "questions": [finding async for finding in check_analyst(conn, config.ask)],
+        "standby": [await check_standby_of_questions(places, config.ask)]
+        if config.ask.standby_dsn is not None
+        else [],
+    }
+    return [each for kind, found in kinds.items() for each in of_kind(kind, found)]
 
 
 async def _budgets(conn: Connection) -> Iterator[Finding]:
@@ -149,7 +154,7 @@ async def _migrations(conn: Connection) -> Finding:
     except Error as error:
         return problem(str(translated(error)))
     if due:
-        return problem(due.text, "walagent migrate")
+        return problem(due.text, "walagent database migrate")
     return ok("the schema is up to date")
 
 

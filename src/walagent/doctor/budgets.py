@@ -33,7 +33,7 @@ def check_budgets(
             waiting = f"; {each.waiting} runs wait" if each.waiting else ""
             yield warning(
                 f"budget {each.name} is {each.spent:.0%} spent, {until}{waiting}",
-                "walagent budgets",
+                "walagent agents budgets",
             )
     if budgets and not unpriced and not gone and all(each.spent < _NEARLY for each in budgets):
         yield ok(f"{len(budgets)} budgets are not exhausted")

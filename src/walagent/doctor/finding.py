@@ -1,6 +1,7 @@
 """The result of one check."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -19,6 +20,12 @@ class Finding:
     level: Severity
     text: str
     fix: str = ""
+    kind: str = ""  # what was checked: server, slot, models …
+
+
+def of_kind(kind: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Name what the findings are about."""
+    return (replace(each, kind=kind) for each in findings)
 
 
 def ok(text: str) -> Finding:

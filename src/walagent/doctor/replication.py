@@ -30,7 +30,7 @@ def check_reader(
     elif checkpoint is not None and checkpoint.system_id != identity.system_id:
         yield problem(
             "the system identifier does not match the one in the checkpoint",
-            "walagent resync",
+            "walagent wal resync",
         )
     else:
         yield ok("the replication login can read the WAL")
@@ -54,7 +54,7 @@ def check_slot(
     elif slot is None:
         yield problem(
             f'slot "{name}" does not exist: what was committed since the checkpoint is lost',
-            "walagent resync",
+            "walagent wal resync",
         )
     elif slot.database != database:
         yield problem(
@@ -64,7 +64,7 @@ def check_slot(
     elif slot.wal_status == "lost" or slot.invalidated:
         yield problem(
             f'slot "{name}" is invalidated: {slot.invalidated or "its WAL was removed"}',
-            "walagent resync",
+            "walagent wal resync",
         )
     elif slot.plugin != config.replication.plugin:
         yield problem(
@@ -79,7 +79,7 @@ def check_slot(
         yield problem(
             f'slot "{name}" is at {slot.confirmed}, ahead of the checkpoint at'
             f" {checkpoint.end_lsn}: another client has read from it",
-            "walagent resync; and use a separate slot for each reader",
+            "walagent wal resync; and use a separate slot for each reader",
         )
     else:
         yield from _healthy(slot)
@@ -103,7 +103,7 @@ def check_standby(name: str, slot: SlotState | None) -> Iterator[Finding]:
     elif slot.temporary:
         yield problem(
             f'the copy of slot "{name}" is still temporary: a promotion now would cause a gap',
-            "run walagent on the primary; the copy becomes permanent when the slot has advanced",
+            "start walagent on the primary; the copy becomes permanent when the slot has advanced",
         )
     else:
         yield ok(f'slot "{name}" is synchronized: this standby can be promoted without a gap')
@@ -148,11 +148,11 @@ def check_publications(
     if missing:
         yield problem(
             f"publication does not exist: {', '.join(missing)}; the reader cannot advance",
-            "walagent resync, which creates it again",
+            "walagent wal resync, which creates it again",
         )
     elif trouble:
         yield problem(
-            f"{'; '.join(trouble)}: what was committed since was not sent", "walagent resync"
+            f"{'; '.join(trouble)}: what was committed since was not sent", "walagent wal resync"
         )
     for table in (table for table in published if not table.has_identity):
         name = Identifier(table.schema, table.name).as_string()
@@ -168,5 +168,5 @@ def check_gaps(gaps: Sequence[Found]) -> Iterator[Finding]:
     for gap in gaps:
         yield problem(
             f"gap {gap['id']} of slot {gap['slot']}: {gap['reason']}",
-            f"walagent resync; or: walagent gaps --resolve {gap['id']} --note '…'",
+            f"walagent wal resync; or: walagent wal gaps --resolve {gap['id']} --note '…'",
         )

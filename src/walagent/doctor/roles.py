@@ -153,12 +153,12 @@ def _check_table(table: AttachedTable, role: str) -> Iterator[Finding]:
     if table.lost:
         yield problem(
             f"attachment {table.attachment} is broken: {table.lost}",
-            f"walagent resume {table.attachment} -- accepts the current table, or prints a fix",
+            f"walagent agents resume {table.attachment} -- accepts the table, or prints a fix",
         )
     elif table.paused and table.paused_reason:
         yield warning(
             f"attachment {table.attachment} is paused: {table.paused_reason}",
-            f"walagent resume {table.attachment} -- once the reason is fixed",
+            f"walagent agents resume {table.attachment} -- once the reason is fixed",
         )
 
 

@@ -1,1 +1,1 @@
-"""Examples that `walagent example` starts: their SQL is in `examples/` of the repository."""
+"""Examples that `walagent serve example` starts: their SQL is in `examples/` of the repository."""

@@ -23,10 +23,12 @@ from psycopg import AsyncConnection
 
 from walagent import __version__
 from walagent.config.sections import ShapeEntry
-from walagent.console.api import Application, ConsoleApi, Engine, Offer
+from walagent.console.api import ConsoleApi
 from walagent.console.declared import Declared
-from walagent.console.guard import RefusedError, check_place, cookie_name, cookie_of
+from walagent.console.guard import check_place, cookie_name, cookie_of
+from walagent.console.offer import Application, Engine, Offer
 from walagent.errors import ConfigError, WalagentError
+from walagent.http.exchange import RefusedError
 from walagent.message import Json
 from walagent.sync.asgi import Receive, Scope, Send
 from walagent.telemetry.log import log

@@ -64,7 +64,7 @@ def reader_reasons(reader: ReaderState) -> Iterator[Reason]:
             certain=False,
         )
     if reader.gaps:
-        text = "WAL was lost (walagent gaps --all): the change might be in it"
+        text = "WAL was lost (walagent wal gaps --all): the change might be in it"
         yield Reason("gap", text, certain=False)
 
 
@@ -82,7 +82,7 @@ def _pause(attached: AttachmentState) -> Iterator[Reason]:
     """Yield why the attachment starts no runs, if it is paused or about to be."""
     if attached.paused:
         why = f": {attached.paused_reason}" if attached.paused_reason else ""
-        yield Reason("paused", f"paused{why}; queued runs start after walagent resume")
+        yield Reason("paused", f"paused{why}; queued runs start after walagent agents resume")
     elif attached.lost:
         yield Reason("paused", f"about to be paused: {attached.lost}")
 

@@ -1,15 +1,33 @@
 """Check that the role of untrusted SQL is read-only."""
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
 
 from walagent.errors import PreconditionError, RoleRefusedError
 from walagent.store.errors import is_passing
-from walagent.store.queries import query
+from walagent.store.install.files import find_files
 from walagent.store.sessions.roles import reset_role, set_role
+
+_MOST: Final = 3  # reasons in an error
+_BODY: Final = re.compile(rb"as \$\$(.*)\$\$;", re.DOTALL)
+
+
+@cache
+def _rights() -> bytes:
+    """Return the body of `agent_internal.writing_rights`, for the current role.
+
+    A database need not have the schema of walagent to be asked, so the function is not called.
+    """
+    name = "schema/tool/writing_rights.sql"
+    script = next(file.script for file in find_files().schema if file.name == name)
+    found = _BODY.search(script)
+    assert found is not None  # noqa: S101 - it is a file of this package
+    return re.sub(rb"\b_role\b", b"current_user", found[1])
 
 
 async def check_role(conn: AsyncConnection[Any]) -> None:
@@ -18,8 +36,8 @@ async def check_role(conn: AsyncConnection[Any]) -> None:
     Raises:
         PreconditionError: it can, or cannot create the view for analysis; the hint has the fix.
     """
-    rows = await (await conn.execute(query("guard_role"))).fetchall()
-    if rows:
+    cursor = await conn.execute(_rights())
+    if rows := await cursor.fetchmany(_MOST):
         raise PreconditionError(
             "; ".join(reason for reason, _ in rows),
             hint="\n".join(dict.fromkeys(fix for _, fix in rows)),
@@ -70,13 +88,13 @@ async def _take_on(conn: AsyncConnection[Any], role: str) -> None:
     except PreconditionError as error:
         raise RoleRefusedError(
             f'role "{role}" must be read-only: {error}',
-            hint=f"{error.hint}\nThen run walagent resume.",
+            hint=f"{error.hint}\nThen run walagent agents resume.",
         ) from error
     except Error as error:
         if is_passing(error) or error.sqlstate is None:
             raise
         raise RoleRefusedError(
             f'cannot set role "{role}": {error.diag.message_primary} (SQLSTATE {error.sqlstate})',
-            hint=f'grant "{role}" to "{conn.info.user}"; then run walagent resume',
+            hint=f'grant "{role}" to "{conn.info.user}"; then run walagent agents resume',
             sqlstate=error.sqlstate,
         ) from error

@@ -1,4 +1,4 @@
-"""Keep the changes of one table for which a condition is true, for `walagent tail`.
+"""Keep the changes of one table for which a condition is true, for `walagent wal tail`.
 
 The condition is checked as that of an attachment, and evaluated by the same code, but as the login
 for code of others itself: that login has no privilege, and the caller's role needs no trampoline.

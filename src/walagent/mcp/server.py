@@ -1,4 +1,4 @@
-"""`walagent mcp`: questions, schema and runs for MCP clients.
+"""`walagent serve mcp`: questions, schema and runs for MCP clients.
 
 On stdio, the parent process is the only caller.  Over HTTP, the server listens on 127.0.0.1, and
 every request requires a token.  `mcp.access` authorizes decisions about tool calls.

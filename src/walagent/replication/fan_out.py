@@ -43,7 +43,7 @@ class FanOut:
 
     def __init__(self) -> None:
         self._subscriptions: list[Subscription] = []
-        self.answers = Answers()  # filled by who requests the tables
+        self.answers = Answers()  # filled by what requests the tables
 
     @property
     def durable(self) -> None:

@@ -24,7 +24,7 @@ from walagent.wal.slots import (
 )
 
 SILENCED = (
-    "Run walagent resync to repair the publications, create a new slot and start runs for rows "
+    "Run walagent wal resync to repair the publications, create a new slot and start runs for rows "
     "that you choose. What was committed meanwhile was not sent."
 )
 

@@ -1,4 +1,4 @@
-"""Replies while models write them, for who reads them now; nothing of it is stored.
+"""Replies while models write them, for present readers; nothing of it is stored.
 
 A reader is never waited for: it takes what was written since it last looked, however much that is.
 A reply is streamed only if somebody read its run or thread when it began.

@@ -25,7 +25,7 @@ from walagent.store import budgets
 from walagent.store.budgets import Refusal, WorstCase
 from walagent.store.sessions.connections import Pool
 
-_HINT = "Run walagent budgets to see what is left, and when they reset."
+_HINT = "Run walagent agents budgets to see what is left, and when they reset."
 
 
 @dataclass(frozen=True, slots=True)

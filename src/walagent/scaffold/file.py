@@ -11,7 +11,8 @@ from walagent.scaffold.models import ModelOption
 from walagent.scaffold.tables import TableOption
 
 _ABOUT = """\
-# Written by walagent new.  walagent schema prints every key; walagent apply --dry-run checks it.
+# Written by walagent new.  walagent agents schema prints every key.
+# walagent apply --dry-run checks the file.
 
 """
 

@@ -102,7 +102,7 @@ def translated(error: Error) -> WalagentError:
 
 def _hint(error: Error) -> str:
     missing = error.sqlstate in NOT_MIGRATED
-    return "Run walagent migrate if this database is not migrated." if missing else ""
+    return "Run walagent database migrate if this database is not migrated." if missing else ""
 
 
 @contextmanager

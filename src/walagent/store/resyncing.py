@@ -1,4 +1,4 @@
-"""Statements of `walagent resync`: attachments, changed rows, and their latest runs."""
+"""Statements of `walagent wal resync`: attachments, changed rows, and their latest runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.rows import dict_row
 
 from walagent.store.queries import query
 
@@ -40,6 +41,13 @@ async def read_status(conn: Connection, slot: str) -> DatabaseStatus:
     """Read whether the slot's server waits for a standby, and how many approvals are pending."""
     row = await (await conn.execute(query("read_status"), {"slot": slot})).fetchone()
     return DatabaseStatus(*row) if row else DatabaseStatus(0, withheld=False)
+
+
+async def show_status(conn: Connection, slot: str) -> dict[str, Any]:
+    """Read who reads the slot, the queue, and the figures of today, for people."""
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(query("show_status"), {"slot": slot})
+    return await cursor.fetchone() or {}
 
 
 async def read_backlog(conn: Connection, slot: str) -> SlotBacklog:

@@ -13,7 +13,7 @@ class EngineLimits:
         total_bytes: of the snapshots and logs of all, about.
         log_bytes: of one shape's log; beyond, it ends and clients fetch again.
         transaction_bytes: of one transaction that is held until its commit.
-        idle: seconds after which a shape that nobody asks for ends.
+        idle: seconds after which a shape without requests ends.
     """
 
     shapes: int = 10_000

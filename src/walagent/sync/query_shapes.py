@@ -40,7 +40,7 @@ class Host(Protocol):
         ...
 
     def make_room(self) -> None:
-        """End what nobody asks for."""
+        """End shapes that no client requests."""
         ...
 
     def unseen(self, visible: Visible) -> dict[int, int]:
@@ -256,7 +256,7 @@ class QueryShapes:
         return self._role[0]
 
     async def _follow(self, shape: QueryShape) -> None:
-        """Follow until nobody asks for the shape any more, or it fails."""
+        """Follow until no client requests the shape, or it fails."""
         following = asyncio.create_task(
             shape.follow(lambda: self._run(shape.definition), lambda: self._host.position)
         )

@@ -232,7 +232,7 @@ def _json(name: str, data: bytes) -> object:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise RequestError(name, "is no valid JSON") from error
+        raise RequestError(name, "is not valid JSON") from error
 
 
 def _body(body: bytes) -> dict[str, object]:

@@ -63,7 +63,7 @@ class _Called:
                 raise ToolFailedError(self._framed(str(error), context)) from error
             raise OutcomeUnknownError(f"{self.tool.name}: {code_of(error)}") from error
         except (RuntimeError, ValueError) as error:  # it answered, and not as it must
-            raise ToolFailedError(f"{self.tool.name} answered what is no result") from error
+            raise ToolFailedError(f"{self.tool.name} sent an invalid result") from error
         text = self._framed(_said(result), context)
         if result.is_error:
             raise ToolFailedError(text)

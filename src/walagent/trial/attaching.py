@@ -7,7 +7,6 @@ from uuid import uuid4
 
 from psycopg import AsyncConnection
 
-from walagent.app.migrate import migrate, plan_migration
 from walagent.apply.apply import apply_unlocked
 from walagent.config import Config
 from walagent.domain.attachment import Attachment
@@ -15,6 +14,7 @@ from walagent.domain.tenant import Actor
 from walagent.errors import ConfigError, PreconditionError
 from walagent.message import Json
 from walagent.store import attachments, trials
+from walagent.store.install.migrate import migrate, plan_migration
 from walagent.store.trials import only_one
 
 Connection = AsyncConnection[Any]
@@ -69,7 +69,7 @@ async def _ensure_schema(conn: Connection) -> None:
     """Create walagent's schema in the transaction, if there is none."""
     plan = await plan_migration(conn)
     if plan and not plan.is_new:
-        raise PreconditionError(plan.text, hint="Run walagent migrate.")
+        raise PreconditionError(plan.text, hint="Run walagent database migrate.")
     if plan:
         await migrate(conn)
 

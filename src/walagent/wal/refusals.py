@@ -31,7 +31,7 @@ SLOTS: Final = (
     "slot: SELECT slot_name, active FROM pg_replication_slots"
 )
 LOST: Final = (
-    "Run walagent resync to create a new slot and to choose the rows that the agents run on: the "
+    "Run walagent wal resync to create a new slot and choose the rows that the agents run on: the "
     "changes since then are lost."
 )
 
@@ -73,7 +73,7 @@ _ANSWERS: Final[Mapping[str, tuple[type[WalagentError], str]]] = {
 }
 _PUBLICATION: Final = (
     "The slot reached WAL written before its publication was created and cannot advance. Run "
-    "walagent resync to fix the publications, create a new slot, and choose the rows that the "
+    "walagent wal resync to fix the publications, create a new slot, and choose the rows that the "
     "agents run on."
 )
 

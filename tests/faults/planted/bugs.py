@@ -94,7 +94,7 @@ BUGS = (
         NO_KEY,
         (
             Catch(
-                POINTS + "test_a_ledger_that_was_put_back_starts_nothing_again",
+                POINTS + "test_a_checkpoint_that_was_put_back_starts_nothing_again",
                 r"TAKEN\) == \[\(changes,\)\]",
                 "changes have two runs each",
             ),
@@ -188,7 +188,7 @@ BUGS = (
         (Delete("no-fence-of-the-checkpoint"),),
         (
             Catch(
-                FENCES + "test_a_reader_that_loses_the_ledger_anywhere_writes_no_more"
+                FENCES + "test_a_reader_that_loses_the_checkpoint_anywhere_writes_no_more"
                 "[intake.runs_inserted]",
                 r"assert fenced ==",
                 "who lost the checkpoint commits, and nothing stops it",

@@ -139,7 +139,7 @@ class Daemon(Process):
         self.config = config = place.folder / f"daemon{name}.json"
         config.write_text(json.dumps(config_of(place, settings or {})))
         login = ["--dsn", place.dsn] if place.dsn else []
-        words = [command, *login, "--config", str(config)]
+        words = [*command.split(), *login, "--config", str(config)]
         variables = {
             "WALAGENT_FAILPOINT": failpoint,
             OUTSIDE: str(place.folder / "outside"),

@@ -21,13 +21,13 @@ from psycopg.errors import ObjectInUse
 from tests.faults.rig.stage import Place
 from tests.faults.rig.waiting import DEADLINE, until, until_true
 from tests.servers import SETTINGS, debian_bindir
-from walagent.app.migrate import migrate
 from walagent.embedded.cluster import server_version
 from walagent.embedded.identity import find_identity
 from walagent.embedded.paths import default_bindir
 from walagent.embedded.postmaster import PORT, read_postmaster
 from walagent.embedded.server import EmbeddedServer
 from walagent.embedded.sockets import socket_dir
+from walagent.store.install.migrate import migrate
 from walagent.wal.connection import connect_replication
 
 STANDBY = "standby"  # the physical slot, and the standby's application_name

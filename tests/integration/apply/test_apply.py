@@ -141,7 +141,7 @@ def test_a_persona_of_the_file_is_applied(user: User, db: Connection) -> None:
     assert one(db, prompt) == (True,)
 
 
-def test_what_changed_is_told_and_makes_one_version(user: User, db: Connection) -> None:
+def test_what_changed_is_reported_and_makes_one_version(user: User, db: Connection) -> None:
     """Agent and attachment change together: one new version, not two."""
     user.types("apply").worked()
     text = AGENTS.replace("a support bot", "a desk").replace("{table", "{when: new.id > 5, table")
@@ -220,7 +220,7 @@ def test_all_or_nothing(user: User, db: Connection) -> None:
         ("{table", "{run_as: nobody_at_all, table", "nobody_at_all"),
     ],
 )
-def test_a_name_that_is_none_is_told_with_what_may_be_meant(
+def test_a_name_that_is_none_is_reported_with_what_may_be_meant(
     user: User, old: str, new: str, said: str
 ) -> None:
     """Exit 2, and the nearest known name where there is one."""
@@ -236,7 +236,7 @@ def test_of_many_models_the_nearest_are_named(user: User) -> None:
     refused = applied(user, AGENTS.replace("gpt-4o", "gpt-4oo"))
     hint = refused.err.split("hint: ")[1]
     assert hint.count(",") <= 2
-    assert "Run walagent models to list all" in hint
+    assert "models to list all" in hint
 
 
 def test_only_pruning_ends_what_left_the_file(user: User, db: Connection) -> None:
@@ -281,14 +281,14 @@ def test_a_new_model_needs_a_provider(user: User) -> None:
     assert "models.ours: provider is missing" in refused.err
 
 
-def test_a_backfill_that_comes_too_late_is_told(user: User) -> None:
+def test_a_backfill_that_comes_too_late_is_reported(user: User) -> None:
     """It would never happen, and somebody would wait for it."""
     user.types("apply").worked()
     said = applied(user, AGENTS.replace("{table", "{backfill: true, table")).worked().out
     assert "note: only a new attachment is backfilled" in said
 
 
-def test_differences_are_told_to_programs(user: User) -> None:
+def test_differences_are_reported_to_programs(user: User) -> None:
     """With old and new values of every field."""
     user.types("apply").worked()
     ended = applied(user, AGENTS.replace("a support bot", "a desk"), "--json").worked()
@@ -308,7 +308,9 @@ def test_without_a_file_nothing_is_applied(user: User) -> None:
     assert "agents.yaml does not exist" in refused.err
 
 
-def test_a_role_that_may_not_attach_is_told_so(user: User, db: Connection, dsn: str) -> None:
+def test_a_role_that_may_not_attach_is_refused_with_the_reason(
+    user: User, db: Connection, dsn: str
+) -> None:
     """Exit 3, for somebody else must grant it."""
     db.execute("drop role if exists walagent_cli_viewer")
     db.execute("create role walagent_cli_viewer login")

@@ -54,7 +54,7 @@ def test_workflows_of_a_file_are_applied_once(user: User, dsn: str) -> None:
     assert out.index("+ workflow inner") < out.index("+ workflow outer")
     assert applied(user, FILE) == ""
     assert versions(dsn) == [("inner", 1), ("outer", 1)]
-    shown = user.types("workflow", "show", "outer", "--json").worked().json
+    shown = user.types("workflows", "show", "outer", "--json").worked().json
     assert shown["edges"][0]["condition"] == "state ? 'sub'"
     assert (shown["exits"], shown["timeout"]) == (["ask"], "2:00:00")
 

@@ -193,7 +193,7 @@ async def test_a_statement_that_fails_is_planned_again_without_values(
         assert "customer 1" not in told[2]
 
 
-async def test_hostile_sql_does_nothing_and_is_told(conn: AsyncConnection, dsn: str) -> None:
+async def test_hostile_sql_does_nothing_and_is_reported(conn: AsyncConnection, dsn: str) -> None:
     """The planner hears why; the third time the question is given up, with the reason."""
     hostile = plan(step("a", "with x as (delete from customer returning 1) select * from x"))
     async with scene(conn, dsn, [hostile, hostile, hostile]) as on:

@@ -164,7 +164,7 @@ async def test_what_was_read_is_kept_for_the_next_process(
         assert not (await it.index()).changed
 
 
-async def test_it_is_read_anew_after_a_day(
+async def test_it_is_read_again_after_a_day(
     conn: AsyncConnection, reader: AsyncConnection, dsn: str
 ) -> None:
     """Values and numbers of rows grow old without any DDL."""
@@ -232,7 +232,7 @@ async def test_values_that_a_policy_hides_are_not_shown(
         assert dict((await it.describe("")).values)["public.visitor.status"] == ("known",)
 
 
-async def test_whoever_owns_or_operates_it_leaves_columns_out(
+async def test_owners_and_operators_leave_columns_out(
     conn: AsyncConnection, reader: AsyncConnection, dsn: str
 ) -> None:
     """By a comment, by a pattern, or altogether."""

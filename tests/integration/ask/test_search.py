@@ -141,9 +141,9 @@ async def test_what_is_found_is_cut_and_cleaned() -> None:
         ([Outgoing(503, b"")], "failed (HTTP 503)", 3),
         ([Outgoing(401, b"{}")], "rejects the key (HTTP 401)", 1),
         ([Outgoing(302, b"", {"location": "http://127.0.0.1:1/"})], "failed (HTTP 302)", 1),
-        ([Outgoing(200, b"<html>")], "answered what is no result of a search", 1),
-        ([Outgoing(200, b'{"web": {"results": "x"}}')], "answered what is no result", 1),
-        ([Outgoing(200, b'[{"a": 1}]')], "answered what is no result", 1),
+        ([Outgoing(200, b"<html>")], "sent an invalid result", 1),
+        ([Outgoing(200, b'{"web": {"results": "x"}}')], "sent an invalid result", 1),
+        ([Outgoing(200, b'[{"a": 1}]')], "sent an invalid result", 1),
         ([Outgoing(200, b'{"x": "' + b"x" * 3_000_000 + b'"}')], "more than anybody would read", 1),
         ([Outgoing(200, body(entry()), drop=True)], "cannot be reached", 1),
         ([Outgoing(200, body(entry()), cut=True)], "cannot be reached", 1),
@@ -207,7 +207,7 @@ async def test_an_answer_names_its_sources(conn: AsyncConnection, dsn: str) -> N
         assert "Title 1 | https://example.com/1 | Words 1" in last
 
 
-async def test_a_planner_is_told_of_a_search_only_where_there_is_one(
+async def test_a_planner_hears_of_a_search_only_where_there_is_one(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """Neither in words nor in the schema; a plan that has one all the same is refused."""

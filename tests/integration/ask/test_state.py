@@ -56,7 +56,7 @@ def turns(*answers: str) -> SessionHistory:
     )
 
 
-def test_turns_are_told_for_as_long_as_they_fit() -> None:
+def test_turns_are_shown_for_as_long_as_they_fit() -> None:
     """Then half of the room is kept for those to come, and the rest must be summed up."""
     four = turns(*["x" * 90] * 4)
     each = size(four.turns[0])
@@ -68,7 +68,7 @@ def test_turns_are_told_for_as_long_as_they_fit() -> None:
     assert told[2].parts == (Text("question 3"),)
 
 
-def test_a_turn_is_told_without_its_rows() -> None:
+def test_a_turn_is_shown_without_its_rows() -> None:
     """Long answers are cut; of results it is said how large they are and where they are kept."""
     result = {"id": "7.a", "rows": 1000, "columns": ["country", "n"]}
     turn = Turn(1, "How many?", {"answer": "x" * 9000, "sql": ["select 1"], "results": [result]})
@@ -189,7 +189,7 @@ async def test_an_exhausted_budget_refuses_and_says_which(conn: AsyncConnection,
         await make_budget(conn, 100)
         with pytest.raises(LimitReachedError, match='budget "b"') as caught:
             await on.ask("How many?")
-        assert "walagent budgets" in caught.value.hint
+        assert "walagent agents budgets" in caught.value.hint
         assert on.provider.received == []
         assert await value(conn, "select state::text from agent.run") == "failed"
         assert await rows(conn, LEFT) == [(0, 0)]
@@ -247,7 +247,7 @@ async def test_a_budget_of_an_asker_stands_in_the_file(
     await asyncio.to_thread(lambda: user.types("apply").worked())
     again = await asyncio.to_thread(lambda: user.types("apply", "--json").worked())
     assert "mine" not in again.out
-    listed = await asyncio.to_thread(lambda: user.types("budgets").worked())
+    listed = await asyncio.to_thread(lambda: user.types("agents", "budgets").worked())
     assert "asker" in listed.out
     assert name in listed.out
     user.writes("budgets: {mine: {asker: nobody_here, max_tokens: 9000}}\n")
@@ -303,7 +303,7 @@ async def test_a_used_up_budget_ends_the_command(
         ended = await on.types("ask", QUESTION)
         assert ended.code == 1
         assert 'budget "b"' in ended.err
-        assert "walagent budgets" in ended.err
+        assert "walagent agents budgets" in ended.err
 
 
 async def test_a_question_that_nobody_went_on_with_ends(conn: AsyncConnection, dsn: str) -> None:
@@ -521,11 +521,13 @@ async def test_a_session_is_deleted_with_all_that_it_has(
         (await on.types("ask", QUESTION, "--session", "s", *theirs)).worked()
         assert await rows(conn, stored) == [(1, 1)]
         not_theirs = ("--dsn", make_conninfo(dsn, user=other))
-        ended = await on.types("sessions", "--delete", "s", *not_theirs)
+        ended = await on.types("knowledge", "sessions", "--delete", "s", *not_theirs)
         assert (ended.code, "does not exist" in ended.err) == (2, True)
         assert await rows(conn, stored) == [(1, 1)]
-        assert "s " in (await on.types("sessions", *theirs)).worked().out
-        deleted = (await on.types("sessions", "--delete", "s", "--json", *theirs)).worked()
+        assert "s " in (await on.types("knowledge", "sessions", *theirs)).worked().out
+        deleted = (
+            await on.types("knowledge", "sessions", "--delete", "s", "--json", *theirs)
+        ).worked()
         assert deleted.json == {"deleted": ["s"]}
         assert await rows(conn, stored) == [(0, 0)]
         assert await value(conn, "select count(*) from agent.step") == 0

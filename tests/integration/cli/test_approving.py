@@ -33,15 +33,15 @@ async def test_approvals_are_selected_and_counted_first(
     await people(conn)
     for _ in range(3):
         await ask(conn)
-    listed = await types("approvals", "--tool", "refund_user", "--json")
+    listed = await types("approvals", "list", "--tool", "refund_user", "--json")
     assert [row["agent"] for row in json.loads(listed.output)] == ["desk"] * 3
-    refused = await types("approve", "--agent", "desk")
+    refused = await types("approvals", "approve", "--agent", "desk")
     assert refused.exit_code == 2
     assert "3 would be changed" in refused.output
     for nothing in (["--agent", "other"], ["--older", "1h"], ["--risk", "low"]):
-        none = await types("approve", *nothing, "--yes")
+        none = await types("approvals", "approve", *nothing, "--yes")
         assert "no matching approvals" in none.output
-    done = await types("reject", "--all", "--reason", "no", "--yes")
+    done = await types("approvals", "reject", "--all", "--reason", "no", "--yes")
     assert done.exit_code == 0, done.output
     assert await rows(conn, "select distinct state, reason from agent.approval") == [
         ("rejected", "no")
@@ -55,10 +55,10 @@ async def test_edited_arguments_are_checked_against_the_schema_first(
     await people(conn)
     approval = str(await ask(conn))
     for wrong in ('{"amount": "all"}', '{"dollars": 1}', "[1]", "{"):
-        ended = await types("approve", approval, "--arguments", wrong)
+        ended = await types("approvals", "approve", approval, "--arguments", wrong)
         assert ended.exit_code == 2, wrong
     assert await value(conn, "select state from agent.approval") == "pending"
-    done = await types("approve", approval, "--arguments", '{"amount": 7}')
+    done = await types("approvals", "approve", approval, "--arguments", '{"amount": 7}')
     assert done.exit_code == 0, done.output
     assert await value(conn, "select edited from agent.approval") == {"amount": 7}
 
@@ -66,21 +66,21 @@ async def test_edited_arguments_are_checked_against_the_schema_first(
 async def test_the_audit_is_listed_and_verified(conn: AsyncConnection, types: Typed) -> None:
     """The exit code says whether it is unchanged; --head takes what verify prints."""
     await people(conn)
-    listed = await types("audit", "list", "--action", "role_grant", "--json")
+    listed = await types("tenants", "audit", "list", "--action", "role_grant", "--json")
     assert {row["action"] for row in json.loads(listed.output)} == {"role_grant.created"}
-    verified = await types("audit", "verify", "--json")
+    verified = await types("tenants", "audit", "verify", "--json")
     (found,) = json.loads(verified.output)
     assert (verified.exit_code, found["bad_row"]) == (0, None)
-    good = await types("audit", "verify", "--head", found["head"])
+    good = await types("tenants", "audit", "verify", "--head", found["head"])
     assert good.exit_code == 0
     await run_all(
         conn,
         "alter table agent.audit disable trigger all;"
         "update agent.audit set object = 'x' where number = 2",
     )
-    bad = await types("audit", "verify", "--json")
+    bad = await types("tenants", "audit", "verify", "--json")
     assert (bad.exit_code, json.loads(bad.output)[0]["bad_row"]) == (1, 2)
-    other = await types("audit", "verify", "--head", f"1:{'0' * 64}")
+    other = await types("tenants", "audit", "verify", "--head", f"1:{'0' * 64}")
     assert other.exit_code == 1
 
 

@@ -1,4 +1,4 @@
-"""`walagent setup`, `index`, `ask`: PG Agent's examples, each form of output, and bad input."""
+"""`walagent database setup` and `ask`: PG Agent's examples, forms of output, and bad input."""
 
 import asyncio
 import csv
@@ -70,9 +70,9 @@ async def test_the_examples_of_pg_agent_work(shop: str, tmp_path: Path) -> None:
 
         def works() -> None:
             can_read = f"role {ANALYST} can read"
-            assert can_read in types("setup")
-            assert can_read not in types("setup"), "the role exists and is not changed"
-            assert "1 tables, 2 columns" in types("index")
+            assert can_read in types("database", "setup")
+            assert can_read not in types("database", "setup"), "the role exists and is not changed"
+            assert "1 tables, 2 columns" in types("knowledge", "index")
             model(shop, str(fake.spec("openai").base_url))
             assert SAYS in types("ask", QUESTION)
             said = types("ask", "--index", QUESTION, "--pattern", "SEQUENTIAL", "-v")
@@ -86,23 +86,23 @@ async def test_the_examples_of_pg_agent_work(shop: str, tmp_path: Path) -> None:
         await asyncio.to_thread(works)
 
 
-def test_whoever_only_asks_needs_no_slot(shop: str, tmp_path: Path) -> None:
+def test_asking_alone_needs_no_slot(shop: str, tmp_path: Path) -> None:
     """None is made that nobody would read; and where none can be had, the role is there."""
     user = User(tmp_path, shop, {})
     with closing(socket.socket()) as nobody:
         nobody.bind(("127.0.0.1", 0))
         elsewhere = f"host=127.0.0.1 port={nobody.getsockname()[1]} dbname=x"
-        ended = user.types("setup", "--replication-dsn", elsewhere)
+        ended = user.types("database", "setup", "--replication-dsn", elsewhere)
     assert ended.code == 1
     assert f"role {ANALYST} can read" in ended.err
-    assert "1 tables, 2 columns" in user.types("index").worked().err
-    assert "walagent run" not in user.types("setup", "--no-slot").worked().err
+    assert "1 tables, 2 columns" in user.types("knowledge", "index").worked().err
+    assert "walagent run" not in user.types("database", "setup", "--no-slot").worked().err
     with psycopg.connect(shop) as conn:
         slots = "select count(*) from pg_replication_slots where database = current_database()"
         assert conn.execute(slots).fetchone() == (0,)
 
 
-async def test_who_may_make_no_roles_is_told_what_an_administrator_types(
+async def test_a_login_without_createrole_is_shown_what_an_administrator_types(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """And nothing is made."""
@@ -269,7 +269,7 @@ def test_what_cannot_be_typed_is_named(typed: tuple[str, ...], says: str) -> Non
         ("", "the question is empty"),
         ("x" * 1_000_000, "longer than 20,000 characters"),
         ("x" * 30_000, "the question has 30,000 characters; 20,000 are allowed"),
-        ("a\0b", "the question is no text"),
+        ("a\0b", "the question has bytes"),
     ],
 )
 def test_what_is_no_question_is_named(question: str, says: str) -> None:
@@ -328,9 +328,7 @@ async def test_a_session_that_cannot_be_gone_on_with_is_named(
 
 
 @pytest.mark.slow
-async def test_without_a_key_a_person_is_told_which(
-    conn: AsyncConnection, dsn: str, tmp_path: Path
-) -> None:
+async def test_a_missing_key_is_named(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
     """With exit code 3; a wrong key likewise, and the question waits for its session."""
     async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
         ended = await _types(on, key="")
@@ -404,6 +402,6 @@ async def test_the_index_needs_no_model(conn: AsyncConnection, dsn: str, tmp_pat
     """It can be made before anybody has a key."""
     async with shell(conn, dsn, tmp_path, []) as on:
         await run_all(conn, "delete from agent.model")
-        found = (await on.types("index", "--json")).worked().json
+        found = (await on.types("knowledge", "index", "--json")).worked().json
         assert found["tables"] > 5
         assert set(found) == {"tables", "columns", "sampled", "changed"}

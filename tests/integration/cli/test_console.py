@@ -20,11 +20,11 @@ def test_a_link_has_a_code_that_expires(user: User) -> None:
     """It is a token of five minutes that can only read, of a principal that was made for it."""
     ended = user.types("console", "--link", "--http", "127.0.0.1:9").worked()
     assert re.fullmatch(r"http://127\.0\.0\.1:9/sign-in#code=wla_\S+", ended.out.strip())
-    (token,) = json.loads(user.types("token", "list", "--json").worked().out)
+    (token,) = json.loads(user.types("tenants", "tokens", "list", "--json").worked().out)
     assert (token["label"], token["scopes"]) == ("console link", ["read"])
     assert token["expires_at"] is not None
     assert user.types("console", "--link").worked()  # the principal exists now
-    (principal,) = json.loads(user.types("principal", "list", "--json").worked().out)
+    (principal,) = json.loads(user.types("tenants", "principals", "list", "--json").worked().out)
     assert principal["roles"] == ["admin"]
 
 
@@ -36,18 +36,18 @@ def test_nothing_answers_at_the_address(user: User) -> None:
     assert ended.code == 2
     assert "nothing answers" in ended.err
     assert "walagent run" in ended.err
-    assert json.loads(user.types("token", "list", "--json").worked().out) == []
+    assert json.loads(user.types("tenants", "tokens", "list", "--json").worked().out) == []
 
 
 def test_all_sessions_end_with_one_command(user: User) -> None:
     """Unused links end, too; other tokens stay."""
     user.types("console", "--link").worked()
     user.types("console", "--link").worked()
-    (principal,) = json.loads(user.types("principal", "list", "--json").worked().out)
-    user.types("token", "create", principal["name"], "--label", "mine").worked()
+    (principal,) = json.loads(user.types("tenants", "principals", "list", "--json").worked().out)
+    user.types("tenants", "tokens", "create", principal["name"], "--label", "mine").worked()
     assert "ended 2" in user.types("console", "--sign-out-all").worked().err
     states = {
         (each["label"], each["state"])
-        for each in json.loads(user.types("token", "list", "--json").worked().out)
+        for each in json.loads(user.types("tenants", "tokens", "list", "--json").worked().out)
     }
     assert states == {("console link", "revoked"), ("mine", "valid")}

@@ -42,16 +42,18 @@ def test_run_needs_nothing_but_itself(user: User) -> None:
     """The database is made, prepared and followed; others join it, and it ends with the daemon."""
     with user.starts("run") as daemon:
         daemon.says('"reader.streaming"')
-        dsn = user.types("dsn").worked().out.strip()
+        dsn = user.types("database", "dsn").worked().out.strip()
         with psycopg.connect(dsn, autocommit=True) as conn:
             until(conn, "select count(*) > 0 from agent.model")
-        assert user.types("models", "--json").worked().json
-        assert user.types("init").worked().err.count("is active") == 1
+        assert user.types("agents", "models", "--json").worked().json
+        assert user.types("init").worked().err.count("ready in ") == 1
         assert daemon.ends(signal.SIGTERM) == 0
-    gone = user.types("dsn")
+    gone = user.types("database", "dsn")
     assert gone.code == 3
     assert "no embedded server" in gone.err
-    assert user.types("runs", "--json").worked().json == []  # started for the question alone
+    assert (
+        user.types("runs", "list", "--json").worked().json == []
+    )  # started for the question alone
 
 
 def test_run_outlives_the_owner_of_the_server(user: User) -> None:
@@ -67,9 +69,9 @@ def test_run_outlives_the_owner_of_the_server(user: User) -> None:
         assert postmaster is not None
         os.kill(postmaster.pid, signal.SIGKILL)
         daemon.says('"reader.streaming"', times=3)
-        assert user.types("runs", "--json").worked().json == []
+        assert user.types("runs", "list", "--json").worked().json == []
         assert daemon.ends(signal.SIGTERM) == 0
-    assert user.types("dsn").code == 3
+    assert user.types("database", "dsn").code == 3
 
 
 def test_psql_reaches_it_also_when_nothing_runs(user: User) -> None:
@@ -77,9 +79,9 @@ def test_psql_reaches_it_also_when_nothing_runs(user: User) -> None:
     if not (default_bindir() / "psql").exists() and not shutil.which("psql"):
         pytest.skip("there is no psql here")
     user.types("init").worked()
-    assert user.types("psql", "-Atc", "select 41 + 1").worked().out == "42\n"
-    assert user.types("psql", "-c", "select 1 / 0").code == 1
-    assert user.types("dsn").code == 3
+    assert user.types("database", "psql", "-Atc", "select 41 + 1").worked().out == "42\n"
+    assert user.types("database", "psql", "-c", "select 1 / 0").code == 1
+    assert user.types("database", "dsn").code == 3
 
 
 def test_psql_of_another_database_keeps_the_password_out_of_ps(user: User) -> None:
@@ -89,7 +91,9 @@ def test_psql_of_another_database_keeps_the_password_out_of_ps(user: User) -> No
     fake.write_text('#!/bin/sh\necho "$@"\necho "secret: $PGPASSWORD"\n')
     fake.chmod(0o755)
     path = f"{fake.parent}:/usr/bin:/bin"
-    ended = user.types("psql", "--dsn", "postgresql://u:hunter22@h/d", PATH=path).worked()
+    ended = user.types(
+        "database", "psql", "--dsn", "postgresql://u:hunter22@h/d", PATH=path
+    ).worked()
     arguments, secret = ended.out.splitlines()
     assert "hunter22" not in arguments
     assert secret == "secret: hunter22"
@@ -97,7 +101,7 @@ def test_psql_of_another_database_keeps_the_password_out_of_ps(user: User) -> No
 
 def test_dsn_is_for_the_embedded_server_alone(user: User) -> None:
     """A connection string with a password is not printed by mistake."""
-    refused = user.types("dsn", "--dsn", "postgresql://u:hunter22@h/d")
+    refused = user.types("database", "dsn", "--dsn", "postgresql://u:hunter22@h/d")
     assert refused.code == 2
     assert "--dsn" in refused.err
     assert "hunter22" not in refused.err

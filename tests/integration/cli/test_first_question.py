@@ -53,7 +53,7 @@ async def test_the_first_steps_of_pg_agent_work(
         await server.stop()
 
 
-async def test_a_login_without_the_grant_is_told_which(
+async def test_a_login_without_the_grant_is_shown_the_grant(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
     """With exit code 3 and the statement that an administrator runs."""

@@ -59,9 +59,9 @@ def test_a_worker_imports_neither_the_reader_nor_other_features(
     started += " and application_name = 'walagent registry'"
     with empty_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
         user = User(tmp_path, dsn)
-        user.types("migrate").worked()
+        user.types("database", "migrate").worked()
         user.writes("http: {enabled: false}\n")
-        with user.starts("worker", PYTHONPROFILEIMPORTTIME="1") as worker:
+        with user.starts("serve", "worker", PYTHONPROFILEIMPORTTIME="1") as worker:
             until(conn, started)
             assert worker.ends(signal.SIGTERM) == 0
         imported = set(imports(worker.log.read_text()))

@@ -42,7 +42,7 @@ def value(db: Connection[Any], query: str) -> object:
 @pytest.fixture
 def run(user: User, db: Connection[Any]) -> int:
     """A run of an attached agent that has said and done something."""
-    user.types("attach", "support_tickets", SPEC).worked()
+    user.types("agents", "attach", "support_tickets", SPEC).worked()
     change = {
         "op": "insert", "schema": "public", "table": "support_tickets",
         "new": {"id": 1, "issue": EVIL},
@@ -72,13 +72,13 @@ def run(user: User, db: Connection[Any]) -> int:
 
 def test_attach_pause_resume_and_detach(user: User, db: Connection[Any]) -> None:
     """The whole life of an attachment."""
-    user.types("attach", "support_tickets", SPEC).worked()
-    user.types("pause", "desk", "--reason", "holidays").worked()
-    (agent,) = user.types("agents", "--json").worked().json
+    user.types("agents", "attach", "support_tickets", SPEC).worked()
+    user.types("agents", "pause", "desk", "--reason", "holidays").worked()
+    (agent,) = user.types("agents", "list", "--json").worked().json
     assert (agent["state"], agent["paused_reason"]) == ("paused", "holidays")
-    user.types("resume", "desk").worked()
+    user.types("agents", "resume", "desk").worked()
     assert value(db, "select paused from agent.attachment") is False
-    user.types("detach", "support_tickets").worked()
+    user.types("agents", "detach", "support_tickets").worked()
     assert value(db, "select count(*) from agent.attachment") == 0
 
 
@@ -89,13 +89,13 @@ def test_detach_says_which_attachments_it_removed(user: User, db: Connection[Any
             "select agent.attach('support_tickets', %s)",
             [f"name={name}, model=gpt-4o, tools=[refund_user]"],
         )
-    first = user.types("detach", "support_tickets").worked()
+    first = user.types("agents", "detach", "support_tickets").worked()
     assert first.err.splitlines()[0] == "detached support_tickets"
     assert "still has desk, night" in first.err
-    second = user.types("detach", "public.Support_Tickets").worked()
+    second = user.types("agents", "detach", "public.Support_Tickets").worked()
     assert second.err.splitlines()[0] == "detached desk, night"
     assert "name it" in second.err
-    refused = user.types("detach", "no such: name")
+    refused = user.types("agents", "detach", "no such: name")
     assert refused.code == 2
     assert '"no such: name"' in refused.err
 
@@ -139,12 +139,12 @@ def test_runs_are_found_by_state_and_attachment(user: User, run: int) -> None:
     """And no more of them than were asked for."""
 
     def found(*options: str) -> list[int]:
-        return [each["id"] for each in user.types("runs", "--json", *options).worked().json]
+        return [each["id"] for each in user.types("runs", "list", "--json", *options).worked().json]
 
     assert found("--state", "pending", "--state", "dead") == [run]
     assert found("--state", "dead") == []
     assert found("--attachment", "desk") == [run]
-    refused = user.types("runs", "--attachment", "dsk")
+    refused = user.types("runs", "list", "--attachment", "dsk")
     assert (refused.code, refused.out) == (2, "")
     assert 'Did you mean "desk"?' in refused.err
     assert found("--limit", "1") == [run]
@@ -154,7 +154,7 @@ def test_runs_are_found_by_key_and_time(user: User, run: int, db: Connection[Any
     """The time is that of the end or, before it, of the creation."""
 
     def found(*options: str) -> list[int]:
-        return [each["id"] for each in user.types("runs", "--json", *options).worked().json]
+        return [each["id"] for each in user.types("runs", "list", "--json", *options).worked().json]
 
     assert found("--key", "1") == [run]
     assert found("--key", "2") == []
@@ -162,9 +162,9 @@ def test_runs_are_found_by_key_and_time(user: User, run: int, db: Connection[Any
     db.execute("update agent.run set created_at = now() - interval '3 hours'")
     assert found("--since", "1h") == []
     assert found("--since", "2020-01-31 14:00") == [run]
-    user.types("cancel", str(run)).worked()
+    user.types("runs", "cancel", str(run)).worked()
     assert found("--since", "1h", "--state", "cancelled") == [run]
-    wrong = user.types("runs", "--since", "soon")
+    wrong = user.types("runs", "list", "--since", "soon")
     assert (wrong.code, "3h" in wrong.err) == (2, True)
 
 
@@ -179,10 +179,10 @@ def test_a_row_cannot_write_to_the_terminal(user: User, run: int) -> None:
 
 def test_a_run_is_cancelled_and_retried(user: User, run: int, db: Connection[Any]) -> None:
     """Each decision is refused where the state does not allow it."""
-    user.types("cancel", str(run), "--reason", "no need").worked()
-    again = user.types("cancel", str(run))
+    user.types("runs", "cancel", str(run), "--reason", "no need").worked()
+    again = user.types("runs", "cancel", str(run))
     assert (again.code, "cancelled" in again.err) == (2, True)
-    user.types("retry", str(run)).worked()
+    user.types("runs", "retry", str(run)).worked()
     assert value(db, "select state::text from agent.run") == "pending"
 
 
@@ -205,16 +205,16 @@ def test_a_call_that_waits_is_decided_once(  # noqa: PLR0917 - fixtures
     user: User, approval: int, run: int, db: Connection[Any], command: str, state: str
 ) -> None:
     """It is listed with its arguments, told in the run's story, decided, and then gone."""
-    (waiting,) = user.types("approvals", "--json").worked().json
+    (waiting,) = user.types("approvals", "list", "--json").worked().json
     assert (waiting["id"], waiting["arguments"]) == (approval, {"amount": 99})
-    assert f"walagent approve {approval}" in user.types("show", str(run)).worked().out
+    assert f"walagent approvals approve {approval}" in user.types("show", str(run)).worked().out
     user.types(command, str(approval)).worked()
     assert value(db, "select state from agent.approval") == state
     assert value(db, "select state::text from agent.run") == "pending"
-    again = user.types("approve", str(approval))
+    again = user.types("approvals", "approve", str(approval))
     assert again.code == 2
     assert state in again.err
-    assert user.types("approvals", "--json").json == []
+    assert user.types("approvals", "list", "--json").json == []
 
 
 def test_a_request_over_http_is_shown_whole(user: User, run: int, db: Connection[Any]) -> None:
@@ -231,7 +231,7 @@ def test_a_request_over_http_is_shown_whole(user: User, run: int, db: Connection
         "select agent_internal.ask_approval(%s, 1, 2, 'c2', 'alert', %s, 'nobody', '1 day', 0, 0)",
         [run, arguments],
     )
-    (waiting,) = user.types("approvals", "--json").worked().json
+    (waiting,) = user.types("approvals", "list", "--json").worked().json
     assert waiting["request"] == "POST https://hooks.example/{secret:HOOK}/a%2Fb"
 
 
@@ -243,35 +243,39 @@ def test_an_unknown_outcome_is_resolved(user: User, run: int, db: Connection[Any
     db.execute(
         "select agent_internal.park_run(%s, 1, 'needs_review', null, true, null, 0, 0)", [run]
     )
-    user.types("resolve", str(run), "--did-not-happen", "--note", "the bank was down").worked()
+    user.types(
+        "runs", "resolve", str(run), "--did-not-happen", "--note", "the bank was down"
+    ).worked()
     said = user.types("show", str(run)).worked().out
     assert "pay failed" in said
     assert "the bank was down" in said
-    assert user.types("resolve", str(run)).code == 2
+    assert user.types("runs", "resolve", str(run)).code == 2
 
 
 def test_a_gap_is_listed_until_it_is_dealt_with(user: User, db: Connection[Any]) -> None:
     """And on request afterwards, with what was done."""
     db.execute("insert into agent.gap (slot, reason, from_lsn) values ('walagent', 'lost', '0/1')")
-    (gap,) = user.types("gaps", "--json").worked().json
-    user.types("gaps", "--resolve", str(gap["id"]), "--note", "loaded by hand").worked()
-    assert user.types("gaps", "--json").json == []
-    (gap,) = user.types("gaps", "--all", "--json").json
+    (gap,) = user.types("wal", "gaps", "--json").worked().json
+    user.types("wal", "gaps", "--resolve", str(gap["id"]), "--note", "loaded by hand").worked()
+    assert user.types("wal", "gaps", "--json").json == []
+    (gap,) = user.types("wal", "gaps", "--all", "--json").json
     assert gap["resolution"] == "loaded by hand"
 
 
 def test_a_broken_promise_is_an_exit_code(user: User, run: int, db: Connection[Any]) -> None:
     """So that a monitor needs to read nothing."""
     db.execute("delete from agent.step where seq = 0")
-    broken = user.types("check")
+    broken = user.types("wal", "check")
     assert broken.code == 1
     assert "a step is missing" in broken.out
 
 
 def test_models_show_the_name_of_their_key_and_no_more(user: User) -> None:
     """Which variable holds it, what it costs, who uses it."""
-    user.types("attach", "support_tickets", SPEC).worked()
-    models = {model["name"]: model for model in user.types("models", "--json").worked().json}
+    user.types("agents", "attach", "support_tickets", SPEC).worked()
+    models = {
+        model["name"]: model for model in user.types("agents", "models", "--json").worked().json
+    }
     assert models["gpt-4o"]["agents"] == 1
     assert models["gpt-4o"]["output_price"] > models["gpt-4o"]["input_price"] > 0
 
@@ -280,12 +284,12 @@ def test_a_database_that_was_never_prepared_says_so(server: str, tmp_path: Path)
     """With the command that prepares it."""
     ended = User(tmp_path, server).types("runs")
     assert ended.code == 3
-    assert "walagent migrate" in ended.err
+    assert "walagent database migrate" in ended.err
 
 
 def test_a_key_of_another_type_is_named(user: User) -> None:
     """With the column that it belongs to."""
-    user.types("attach", "support_tickets", SPEC).worked()
+    user.types("agents", "attach", "support_tickets", SPEC).worked()
     wrong = user.types("why", "support_tickets", "abc")
     assert wrong.code == 2
     assert '"abc" is not a value of the primary key (id) of support_tickets' in wrong.err
@@ -293,20 +297,22 @@ def test_a_key_of_another_type_is_named(user: User) -> None:
 
 def test_agents_without_attachments_are_listed_on_request(user: User, db: Connection[Any]) -> None:
     """They act on nothing."""
-    user.types("attach", "support_tickets", SPEC).worked()
+    user.types("agents", "attach", "support_tickets", SPEC).worked()
     db.execute("insert into agent.agent (name, model) values ('spare', 'gpt-4o')")
     found = user.types("agents")
     assert ("spare" in found.out, "--all" in found.err) == (False, True)
-    listed = user.types("agents", "--all", "--json").worked().json
+    listed = user.types("agents", "list", "--all", "--json").worked().json
     assert [row["agent"] for row in listed] == ["desk", "spare"]
 
 
-def test_a_role_without_create_is_told_the_grant(server: str, tmp_path: Path) -> None:
+def test_a_role_without_create_is_shown_the_grant(server: str, tmp_path: Path) -> None:
     """Not to run the command again that has just failed."""
     with empty_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("drop role if exists cli_poor; create role cli_poor login")
         try:
-            refused = User(tmp_path, make_conninfo(dsn, user="cli_poor")).types("migrate")
+            refused = User(tmp_path, make_conninfo(dsn, user="cli_poor")).types(
+                "database", "migrate"
+            )
         finally:
             conn.execute("drop role cli_poor")
     assert refused.code == 3
@@ -342,19 +348,19 @@ def test_tools_can_stand_beside_the_file(user: User, tmp_path: Path) -> None:
 
 def test_filters_select_the_runs_to_change(user: User, db: Connection[Any], run: int) -> None:
     """With a count and --yes; IDs and filters exclude each other, and neither changes nothing."""
-    assert user.types("cancel").code == 2
-    assert user.types("cancel", str(run), "--attachment", "desk").code == 2
-    refusal = user.types("cancel", "--attachment", "desk", "--since", "1h")
+    assert user.types("runs", "cancel").code == 2
+    assert user.types("runs", "cancel", str(run), "--attachment", "desk").code == 2
+    refusal = user.types("runs", "cancel", "--attachment", "desk", "--since", "1h")
     assert (refusal.code, "--yes" in refusal.err) == (2, True)
     state = "select state::text from agent.run"
     assert db.execute(state).fetchall() == [("pending",)]
-    assert user.types("cancel", "--attachment", "other", "--yes").code == 2
+    assert user.types("runs", "cancel", "--attachment", "other", "--yes").code == 2
     assert db.execute(state).fetchall() == [("pending",)]
-    user.types("cancel", "--attachment", "desk", "--since", "1h", "--yes").worked()
+    user.types("runs", "cancel", "--attachment", "desk", "--since", "1h", "--yes").worked()
     assert db.execute(state).fetchall() == [("cancelled",)]
-    user.types("retry", "--state", "failed", "--yes").worked()
+    user.types("runs", "retry", "--state", "failed", "--yes").worked()
     assert db.execute(state).fetchall() == [("cancelled",)]
-    user.types("retry", "--state", "cancelled", "--same-version", "--yes").worked()
+    user.types("runs", "retry", "--state", "cancelled", "--same-version", "--yes").worked()
     assert db.execute(state).fetchall() == [("pending",)]
 
 
@@ -373,7 +379,7 @@ def test_a_call_costs_under_the_model_that_answered_it(
         (2, {"model": "gpt-4o-2024-08-06"}, 0.125),
     ):
         db.execute(add, [run, seq, Jsonb(content), cost])
-    costs = user.types("cost", "--by", "model", "--json").worked().json
+    costs = user.types("runs", "cost", "--by", "model", "--json").worked().json
     assert {row["model"]: row["cost"] for row in costs} == {
         "claude-haiku-4-5": 0.5, "gpt-4o": 0.375
     }  # fmt: skip
@@ -393,20 +399,22 @@ def test_costs_add_up(user: User, db: Connection[Any], run: int) -> None:
         (2, None, "2026-01-03"),
     ):
         db.execute(add, [run, seq, cost, f"{day} 12:00Z"])
-    (total,) = user.types("cost", "--json").worked().json
+    (total,) = user.types("runs", "cost", "--json").worked().json
     assert total == {
         "agent": "desk", "model": "gpt-4o", "runs": 1, "calls": 3, "input": 300, "cached": 60,
         "cache_write": 9, "output": 30, "cost": 0.75, "per_run": 0.75, "unknown": 1,
     }  # fmt: skip
-    days = user.types("cost", "--by", "day", "--json").worked().json
+    days = user.types("runs", "cost", "--by", "day", "--json").worked().json
     assert [(day["day"], day["calls"]) for day in days] == [("2026-01-03", 2), ("2026-01-02", 1)]
     (since,) = (
-        user.types("cost", "--by", "agent", "--since", "2026-01-03T00:00Z", "--json").worked().json
+        user.types("runs", "cost", "--by", "agent", "--since", "2026-01-03T00:00Z", "--json")
+        .worked()
+        .json
     )
     assert (since["calls"], since["cost"]) == (2, 0.25)
-    assert user.types("cost", "--since", "1h", "--json").worked().json == []
-    assert "desk" in user.types("cost").worked().out
-    (listed,) = user.types("runs", "--json").worked().json
+    assert user.types("runs", "cost", "--since", "1h", "--json").worked().json == []
+    assert "desk" in user.types("runs", "cost").worked().out
+    (listed,) = user.types("runs", "list", "--json").worked().json
     assert (listed["input"], listed["cached"], listed["output"]) == (300, 60, 30)
 
 
@@ -418,15 +426,15 @@ def test_what_was_changed_is_a_document(user: User, db: Connection[Any], run: in
         assert not ended.err
         return json.loads(ended.out)
 
-    assert changed("pause", "desk") == {"paused": "desk"}
-    assert changed("resume", "desk") == {"resumed": "desk"}
-    assert changed("cancel", str(run)) == {"cancelled": [run]}
-    assert changed("cancel", "--attachment", "desk") == {"cancelled": []}
-    assert changed("retry", "--state", "cancelled", "--yes") == {"retried": [run]}
-    assert changed("tool", "disable", "web_search") == {"disabled": "web_search"}
-    added = changed("memory", "add", "desk", "Ann handles refunds")["id"]
-    assert changed("memory", "forget", added) == {"deleted": [added]}
-    assert changed("detach", "support_tickets") == {"detached": ["desk"], "left": []}
-    refused = user.types("pause", "none", "--json")
+    assert changed("agents", "pause", "desk") == {"paused": "desk"}
+    assert changed("agents", "resume", "desk") == {"resumed": "desk"}
+    assert changed("runs", "cancel", str(run)) == {"cancelled": [run]}
+    assert changed("runs", "cancel", "--attachment", "desk") == {"cancelled": []}
+    assert changed("runs", "retry", "--state", "cancelled", "--yes") == {"retried": [run]}
+    assert changed("agents", "tools", "disable", "web_search") == {"disabled": "web_search"}
+    added = changed("knowledge", "memories", "add", "desk", "Ann handles refunds")["id"]
+    assert changed("knowledge", "memories", "forget", added) == {"deleted": [added]}
+    assert changed("agents", "detach", "support_tickets") == {"detached": ["desk"], "left": []}
+    refused = user.types("agents", "pause", "none", "--json")
     assert (refused.code, refused.out, 'attachment "none"' in refused.err) == (2, "", True)
     assert value(db, "select count(*) from agent.attachment") == 0

@@ -32,28 +32,28 @@ def stranger(user: User, dsn: str) -> Iterator[User]:
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        ("audit verify --tenant acne", 'tenant "acne"'),
-        (f"audit verify --tenant acne --head 1:{'0' * 64}", 'tenant "acne"'),
-        ("audit list --tenant acne", 'tenant "acne"'),
-        ("principal list --tenant acne", 'tenant "acne"'),
-        ("token list --tenant acne", 'tenant "acne"'),
-        ("persona versions clark", 'persona "clark"'),
-        ("tool versions refnud", 'tool "refnud"'),
-        (f"thread members {NOBODY}", NOBODY),
-        ("thread list --limit 0", "--limit"),
-        ("runs --attachment triaeg", 'attachment is named "triaeg"'),
-        ("runs --attachment triaeg --json", 'attachment is named "triaeg"'),
-        ("retry --attachment triaeg --yes", 'attachment is named "triaeg"'),
-        ("cancel --attachment triaeg --yes", 'attachment is named "triaeg"'),
-        ("approve --attachment triaeg --yes", 'attachment is named "triaeg"'),
-        ("reject --attachment triaeg --yes", 'attachment is named "triaeg"'),
-        ("principal add ann --email notmail", 'address "notmail"'),
-        ("tool grant viewer refnud", '"refnud"'),
-        ("memory add helper x --about nobdy", 'principal "nobdy"'),
-        ("workflow show triage", 'workflow "triage"'),
-        ("workflow runs triage", 'workflow "triage"'),
-        ("workflow state 99", "run 99"),
-        ("tenant export default --to /dev/null/folder", "/dev/null/folder"),
+        ("tenants audit verify --tenant acne", 'tenant "acne"'),
+        (f"tenants audit verify --tenant acne --head 1:{'0' * 64}", 'tenant "acne"'),
+        ("tenants audit list --tenant acne", 'tenant "acne"'),
+        ("tenants principals list --tenant acne", 'tenant "acne"'),
+        ("tenants tokens list --tenant acne", 'tenant "acne"'),
+        ("agents personas versions clark", 'persona "clark"'),
+        ("agents tools versions refnud", 'tool "refnud"'),
+        (f"threads members {NOBODY}", NOBODY),
+        ("threads list --limit 0", "--limit"),
+        ("runs list --attachment triaeg", 'attachment is named "triaeg"'),
+        ("runs list --attachment triaeg --json", 'attachment is named "triaeg"'),
+        ("runs retry --attachment triaeg --yes", 'attachment is named "triaeg"'),
+        ("runs cancel --attachment triaeg --yes", 'attachment is named "triaeg"'),
+        ("approvals approve --attachment triaeg --yes", 'attachment is named "triaeg"'),
+        ("approvals reject --attachment triaeg --yes", 'attachment is named "triaeg"'),
+        ("tenants principals add ann --email notmail", 'address "notmail"'),
+        ("agents tools grant viewer refnud", '"refnud"'),
+        ("knowledge memories add helper x --about nobdy", 'principal "nobdy"'),
+        ("workflows show triage", 'workflow "triage"'),
+        ("workflows runs triage", 'workflow "triage"'),
+        ("workflows state 99", "run 99"),
+        ("tenants export default --to /dev/null/folder", "/dev/null/folder"),
     ],
 )
 def test_a_wrong_name_is_no_empty_list(user: User, command: str, named: str) -> None:
@@ -68,7 +68,7 @@ def test_a_wrong_name_is_no_empty_list(user: User, command: str, named: str) -> 
 def test_a_missing_grant_says_who_lacks_it_and_what_grants_it(stranger: User) -> None:
     """PostgreSQL names the object alone."""
     login = conninfo_to_dict(stranger.dsn or "")["user"]
-    for command in ("runs", "audit verify", "thread list", "token list", "memory list"):
+    for command in ("runs", "tenants audit verify", "threads list", "tenants tokens list"):
         refused = stranger.types(*command.split())
         assert refused.code == 3
         assert "permission denied for schema agent" in refused.err

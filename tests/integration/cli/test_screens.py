@@ -64,24 +64,28 @@ READER = "create role golden_reader login; grant select on support_tickets to go
 SCREENS: dict[str, list[list[str]]] = {
     "agents": [["agents"]],
     "apply": [["apply"], ["apply", "--dry-run", "--config", "other.yaml"]],
-    "approvals": [["approvals"], ["approve", "99"]],
-    "backfills": [["backfills"]],
-    "budgets": [["budgets"]],
-    "check": [["check"]],
+    "approvals": [["approvals"], ["approvals", "approve", "99"]],
+    "backfills": [["agents", "backfills"]],
+    "budgets": [["agents", "budgets"]],
+    "check": [["wal", "check"]],
     "doctor": [["doctor"]],
-    "dsn": [["dsn"]],
-    "gaps": [["gaps"], ["gaps", "--resolve", "1"], ["gaps", "--resolve", "99", "--note", "x"]],
+    "dsn": [["database", "dsn"]],
+    "gaps": [
+        ["wal", "gaps"],
+        ["wal", "gaps", "--resolve", "1"],
+        ["wal", "gaps", "--resolve", "99", "--note", "x"],
+    ],
     "guard": [
-        ["guard", "--role", "golden_reader", "select customer from support_tickets"],
-        ["guard", "--role", "golden_reader", "delete from support_tickets"],
-        ["guard", "select 1"],
+        ["database", "guard", "--role", "golden_reader", "select customer from support_tickets"],
+        ["database", "guard", "--role", "golden_reader", "delete from support_tickets"],
+        ["database", "guard", "select 1"],
     ],
     "init": [["init"]],
-    "mcp-tools": [["mcp-tools"]],
-    "migrate": [["migrate", "--plan"], ["migrate"]],
-    "models": [["models"]],
+    "mcp-tools": [["agents", "tools", "mcp"]],
+    "migrate": [["database", "migrate", "--plan"], ["database", "migrate"]],
+    "models": [["agents", "models"]],
     "run": [["run", "--check"], ["run", "--check", "--config", "wrong.yaml"]],
-    "runs": [["runs"], ["runs", "--state", "failed"], ["runs", "--state", "dead"]],
+    "runs": [["runs"], ["runs", "list", "--state", "failed"], ["runs", "list", "--state", "dead"]],
     "show": [["show", "{ada}"], ["show", "{grace}"], ["show", "{linus}"], ["show", "999"]],
     "why": [
         ["why", "support_tickets", "{grace_id}"],
@@ -95,26 +99,33 @@ SCREENS: dict[str, list[list[str]]] = {
 SPEC = "model=gpt-4o, tools=[refund_user], name=desk"
 DECISIONS: dict[str, list[list[str]]] = {
     "attach": [
-        ["attach", "support_tickets", SPEC],
-        ["attach", "support_tickets", SPEC],
-        ["attach", "support_tickets", "modell=gpt-4o"],
-        ["attach", "suport_tickets", SPEC],
+        ["agents", "attach", "support_tickets", SPEC],
+        ["agents", "attach", "support_tickets", SPEC],
+        ["agents", "attach", "support_tickets", "modell=gpt-4o"],
+        ["agents", "attach", "suport_tickets", SPEC],
     ],
-    "pause": [["pause", "desk", "--reason", "holidays"], ["pause", "nothing"]],
-    "resume": [["resume", "desk"], ["resume", "nothing"]],
-    "cancel": [["cancel", "{run}", "--reason", "no need"], ["cancel", "{run}"], ["cancel", "999"]],
-    "retry": [["retry", "{run}"], ["retry", "{run}"], ["retry", "999"]],
-    "approve": [["approve", "{approval}"], ["approve", "{approval}"]],
-    "reject": [["reject", "{approval}"], ["reject", "999"]],
-    "resolve": [["resolve", "{run}", "--happened"], ["resolve", "999", "--happened"]],
-    "drop-slot": [["drop-slot", "--yes"], ["drop-slot", "--yes"]],
+    "pause": [["agents", "pause", "desk", "--reason", "holidays"], ["agents", "pause", "nothing"]],
+    "resume": [["agents", "resume", "desk"], ["agents", "resume", "nothing"]],
+    "cancel": [
+        ["runs", "cancel", "{run}", "--reason", "no need"],
+        ["runs", "cancel", "{run}"],
+        ["runs", "cancel", "999"],
+    ],
+    "retry": [["runs", "retry", "{run}"], ["runs", "retry", "{run}"], ["runs", "retry", "999"]],
+    "approve": [["approvals", "approve", "{approval}"], ["approvals", "approve", "{approval}"]],
+    "reject": [["approvals", "reject", "{approval}"], ["approvals", "reject", "999"]],
+    "resolve": [
+        ["runs", "resolve", "{run}", "--happened"],
+        ["runs", "resolve", "999", "--happened"],
+    ],
+    "drop-slot": [["wal", "drop-slot", "--yes"], ["wal", "drop-slot", "--yes"]],
     "resync": [
-        ["resync", "--default", "some"],
-        ["resync", "--attachment", "nothing=skip"],
-        ["resync", "--default", "skip", "--yes"],
-        ["resync"],
+        ["wal", "resync", "--default", "some"],
+        ["wal", "resync", "--attachment", "nothing=skip"],
+        ["wal", "resync", "--default", "skip", "--yes"],
+        ["wal", "resync"],
     ],
-    "detach": [["detach", "support_tickets"], ["detach", "nothing"]],
+    "detach": [["agents", "detach", "support_tickets"], ["agents", "detach", "nothing"]],
 }
 QUESTIONS = ("ask", "chat", "index")
 RUN = """
@@ -241,7 +252,7 @@ async def test_the_screens_of_questions_are_as_expected(
                     for options in ([], ["--verbose"], ["--output", "xml"])
                 ),
                 "chat": _screen(on.user, ["chat", "--session", "s"], stdin=chat),
-                "index": _screen(on.user, ["index"]),
+                "index": _screen(on.user, ["knowledge", "index"]),
             }
 
         screens = await asyncio.to_thread(typed)

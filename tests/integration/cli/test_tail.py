@@ -1,4 +1,4 @@
-"""`walagent tail`: changes come out as they are committed, and nothing of us stays behind."""
+"""`walagent wal tail`: changes come out as they are committed, and nothing of us stays behind."""
 
 import fcntl
 import json
@@ -69,7 +69,7 @@ def db(user: User) -> Iterator[Connection[Any]]:
 
 def test_changes_come_out_as_lines_of_json(user: User, db: Connection[Any]) -> None:
     """In wal2json's format 2, as soon as they are committed, in order."""
-    with user.starts("tail", "--publication", "items") as tail:
+    with user.starts("wal", "tail", "--publication", "items") as tail:
         tail.says("streaming")
         with db.transaction():
             db.execute("insert into item values (1, 'one')")
@@ -84,7 +84,7 @@ def test_changes_come_out_as_lines_of_json(user: User, db: Connection[Any]) -> N
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_it_cleanly(user: User, db: Connection[Any], sign: signal.Signals) -> None:
     """Exit 0, not a word of complaint, and the slot is gone."""
-    with user.starts("tail", "--publication", "items") as tail:
+    with user.starts("wal", "tail", "--publication", "items") as tail:
         tail.says("streaming")
         assert until(db, OURS) == 1
         assert tail.ends(sign) == 0
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_it_cleanly(user: User, db: Connection[Any], sign: signal.Si
 
 def test_a_killed_tail_leaves_no_slot(user: User, db: Connection[Any]) -> None:
     """A forgotten slot would fill the server's disk."""
-    with user.starts("tail", "--publication", "items") as tail:
+    with user.starts("wal", "tail", "--publication", "items") as tail:
         tail.says("streaming")
         tail.ends(signal.SIGKILL)
     until(db, OURS.replace("count(*)", "count(*) = 0"))
@@ -102,7 +102,7 @@ def test_a_killed_tail_leaves_no_slot(user: User, db: Connection[Any]) -> None:
 
 def test_it_stops_after_as_many_lines_as_asked_for(user: User, db: Connection[Any]) -> None:
     """For scripts."""
-    with user.starts("tail", "--publication", "items", "--limit", "2") as tail:
+    with user.starts("wal", "tail", "--publication", "items", "--limit", "2") as tail:
         tail.says("streaming")
         db.execute("insert into item select n, 'x' from generate_series(1, 5) n")
         assert [tail.line()["columns"][0]["value"] for _ in range(2)] == [1, 2]
@@ -111,7 +111,7 @@ def test_it_stops_after_as_many_lines_as_asked_for(user: User, db: Connection[An
 
 def test_a_reader_that_rests_loses_nothing(user: User, db: Connection[Any]) -> None:
     """The pipe is full for longer than the server waits for a sign of life."""
-    with user.starts("tail", "--publication", "items", "--limit", "20000") as tail:
+    with user.starts("wal", "tail", "--publication", "items", "--limit", "20000") as tail:
         tail.says("streaming")
         db.execute("insert into item select n, repeat('x', 100) from generate_series(1, 20000) n")
         until(db, "select pg_sleep(6) is not null")
@@ -122,7 +122,7 @@ def test_a_reader_that_rests_loses_nothing(user: User, db: Connection[Any]) -> N
 
 def test_marks_and_our_own_tables_are_shown_on_request(user: User, db: Connection[Any]) -> None:
     """Where transactions begin and end; attaching is a change like any other."""
-    with user.starts("tail", "--all", "--limit", "3") as tail:
+    with user.starts("wal", "tail", "--all", "--limit", "3") as tail:
         tail.says("streaming")
         db.execute("select agent.attach('item', 'model=gpt-4o')")
         actions = [tail.line() for _ in range(3)]
@@ -137,7 +137,7 @@ def test_a_peeked_slot_is_read_and_not_moved(user: User, db: Connection[Any]) ->
     before = until(db, CONFIRMED, "walagent_looked_at")
     options = ("--slot", "walagent_looked_at", "--publication", "items", "--limit", "1")
     for _ in range(2):
-        with user.starts("tail", *options, "--peek") as tail:
+        with user.starts("wal", "tail", *options, "--peek") as tail:
             assert tail.line()["action"] == "I"
             assert tail.ends() == 0
     assert until(db, CONFIRMED, "walagent_looked_at") == before
@@ -157,7 +157,7 @@ def test_a_name_that_is_none_is_refused(
     user: User, options: list[str], code: int, word: str
 ) -> None:
     """A sentence, and the way out."""
-    refused = user.types("tail", *options)
+    refused = user.types("wal", "tail", *options)
     assert refused.code == code
     assert word in refused.err
     assert "Traceback" not in refused.err
@@ -170,7 +170,7 @@ def test_the_slot_of_a_checkpoint_is_refused(user: User, db: Connection[Any]) ->
         "insert into agent.checkpoint (slot, system_id, timeline, plugin, commit_lsn, end_lsn)"
         " values ('walagent_second', '1', 1, 'pgoutput', '0/1', '0/1')"
     )
-    refused = user.types("tail", "--slot", "walagent_second")
+    refused = user.types("wal", "tail", "--slot", "walagent_second")
     assert refused.code == 2
     assert "walagent run" in refused.err
 
@@ -262,7 +262,7 @@ def test_sigterm_ends_it_at_once_while_the_pipe_is_full(
     user: User, db: Connection[Any], options: tuple[str, ...]
 ) -> None:
     """The reader rests; nobody waits for it."""
-    with user.starts("tail", *options, "--publication", "items") as tail:
+    with user.starts("wal", "tail", *options, "--publication", "items") as tail:
         tail.says("streaming")
         db.execute("insert into item select n, repeat('x', 999) from generate_series(1, 5000) n")
         is_full(tail)
@@ -276,7 +276,7 @@ def test_a_reader_that_goes_away_ends_it_at_once(
     user: User, db: Connection[Any], rows: int
 ) -> None:
     """While nothing is written, and while the pipe is full."""
-    with user.starts("tail", "--publication", "items") as tail:
+    with user.starts("wal", "tail", "--publication", "items") as tail:
         tail.says("streaming")
         if rows:
             fill = "insert into item select n, repeat('x', 999) from generate_series(1, %s) n"
@@ -292,7 +292,7 @@ def test_tables_and_operations_are_selected(user: User, db: Connection[Any]) -> 
     db.execute("create table other (id int primary key)")
     db.execute("alter publication items add table other")
     options = ("--publication", "items", "--table", "item", "--op", "insert", "--op", "delete")
-    with user.starts("tail", *options, "--limit", "2") as tail:
+    with user.starts("wal", "tail", *options, "--limit", "2") as tail:
         tail.says("streaming")
         db.execute("insert into other values (1)")
         db.execute("insert into item values (1)")
@@ -303,8 +303,8 @@ def test_tables_and_operations_are_selected(user: User, db: Connection[Any]) -> 
 
 
 def test_a_reader_that_goes_away_ends_it(user: User, db: Connection[Any]) -> None:
-    """As in `walagent tail | head -1`: no traceback, no slot."""
-    with user.starts("tail", "--publication", "items") as tail:
+    """As in `walagent wal tail | head -1`: no traceback, no slot."""
+    with user.starts("wal", "tail", "--publication", "items") as tail:
         tail.says("streaming")
         tail.stdout.close()
         db.execute("insert into item values (1, 'one')")
@@ -329,7 +329,7 @@ def test_types_have_their_names(user: User, db: Connection[Any], plugin: str) ->
     db.execute(f"create table typed ({TYPES})".encode())
     db.execute("alter publication items add table typed")
     options = ("--plugin", plugin, "--publication", "items", "--table", "typed", "--limit", "1")
-    with user.starts("tail", *options) as tail:
+    with user.starts("wal", "tail", *options) as tail:
         tail.says("streaming")
         db.execute("insert into typed values (1)")
         columns = tail.line()["columns"]
@@ -344,7 +344,7 @@ def test_values_that_json_has_not_are_texts(user: User, db: Connection[Any]) -> 
     db.execute("create table number (id int primary key, n numeric, d float8, b bytea)")
     db.execute("alter publication items add table number")
     options = ("--publication", "items", "--format", "json", "--limit", "2")
-    with user.starts("tail", *options) as tail:
+    with user.starts("wal", "tail", *options) as tail:
         tail.says("streaming")
         with db.transaction():
             db.execute("insert into number values (1, 'NaN', '-infinity', '\\x00')")
@@ -360,7 +360,7 @@ def test_values_that_json_has_not_are_texts(user: User, db: Connection[Any]) -> 
 def test_wal2json_shows_every_table(user: User, db: Connection[Any]) -> None:
     """Without a publication, or only the tables that were named."""
     db.execute("create table other (id int primary key)")
-    with user.starts("tail", "--plugin", "wal2json", "--table", "public.other") as tail:
+    with user.starts("wal", "tail", "--plugin", "wal2json", "--table", "public.other") as tail:
         tail.says("streaming")
         db.execute("insert into item values (1, 'one')")
         db.execute("insert into other values (1)")
@@ -393,7 +393,7 @@ def test_a_condition_selects_changes(user: User, db: Connection[Any]) -> None:
 
 def test_a_change_that_cannot_be_evaluated_is_printed(user: User, db: Connection[Any]) -> None:
     """And said on stderr."""
-    with user.starts("tail", *WHERE, "10 / new.id > 4", "--limit", "2") as tail:
+    with user.starts("wal", "tail", *WHERE, "10 / new.id > 4", "--limit", "2") as tail:
         tail.says("streaming")
         db.execute("insert into item values (0), (1), (5)")
         assert [id_of(tail.line()) for _ in range(2)] == [0, 1]
@@ -413,7 +413,7 @@ def test_code_of_others_in_a_condition_runs_without_privileges(
     db.execute("create domain grade as text check (who(value))")
     db.execute("alter table item add grades grade[]")
     where = "new.grades is not null"
-    with user.starts("tail", *WHERE, where, "--limit", "1") as tail:
+    with user.starts("wal", "tail", *WHERE, where, "--limit", "1") as tail:
         tail.says("streaming")
         db.execute("insert into item values (1, 'a', '{x}')")
         assert id_of(tail.line()) == 1
@@ -442,7 +442,7 @@ def test_a_condition_that_is_not_valid_is_refused(
     user: User, options: tuple[str, ...], says: str
 ) -> None:
     """Before anything is read."""
-    done = user.types("tail", "--publication", "items", *options)
+    done = user.types("wal", "tail", "--publication", "items", *options)
     assert done.code != 0
     assert says in done.err
 
@@ -452,6 +452,6 @@ def test_a_condition_needs_walagent(server: str, tmp_path: Path) -> None:
     with empty_database(server) as dsn, psycopg.connect(dsn) as conn:
         conn.execute("create table item (id int primary key)")
         conn.commit()
-        done = User(tmp_path, dsn).types("tail", *WHERE, "true")
+        done = User(tmp_path, dsn).types("wal", "tail", *WHERE, "true")
     assert done.code == 2
     assert "walagent init" in done.err

@@ -1,4 +1,4 @@
-"""`walagent talk` on a real terminal: replies appear as they are written, and once."""
+"""`walagent threads talk` on a real terminal: replies appear as they are written, and once."""
 
 import asyncio
 from collections.abc import AsyncGenerator

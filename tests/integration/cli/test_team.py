@@ -17,14 +17,14 @@ def test_a_team_decides_and_works(user: User) -> None:
     """Each command does what it says, and what is refused has a reason."""
 
     def types(*words: str, stdin: str = "") -> str:
-        return user.types("team", *words, stdin=stdin).worked().out.strip()
+        return user.types("threads", "teams", *words, stdin=stdin).worked().out.strip()
 
-    user.types("principal", "add", "ada").worked()
+    user.types("tenants", "principals", "add", "ada").worked()
     thread = types("create", "crew", "ada", "--consensus", "0.7")
-    (team,) = user.types("team", "list", "--json").worked().json
+    (team,) = user.types("threads", "teams", "list", "--json").worked().json
     assert (team["name"], team["thread_id"]) == ("crew", thread)
     types("add", "crew", "ada", "--role", "critic", "--weight", "0.5")
-    members = user.types("team", "members", "crew", "--json").worked().json
+    members = user.types("threads", "teams", "members", "crew", "--json").worked().json
     assert {"principal": "ada", "role": "critic", "weight": 0.5} in [
         {**each, "weight": float(each["weight"])} for each in members
     ]
@@ -33,11 +33,11 @@ def test_a_team_decides_and_works(user: User) -> None:
     proposal = types("propose", "crew", "Paint it", "--deadline", "2999-01-01")
     assert "Paint it" in types("proposals", "crew")
     assert types("vote", proposal, "yes", "--reason", "Nice.") == "open"
-    again = user.types("team", "vote", proposal, "no")
+    again = user.types("threads", "teams", "vote", proposal, "no")
     assert (again.code, "has voted" in again.err) == (2, True), again.err
     first = types("task", "crew", "Dig")
     second = types("task", "crew", "Plant", "--needs", first)
-    early = user.types("team", "update", second, "started")
+    early = user.types("threads", "teams", "update", second, "started")
     assert (early.code, "Dig" in early.err) == (2, True), early.err
     types("update", first, "started")
     types("update", first, "completed", "--note", "Deep.")
@@ -45,7 +45,9 @@ def test_a_team_decides_and_works(user: User) -> None:
     states = {each["title"]: each["state"] for each in _json(user, "tasks")}
     assert states == {"Dig": "completed", "Plant": "started"}
     assert types("save", "crew", "plan", "-", stdin="Roses.") == "1"
-    stale = user.types("team", "save", "crew", "plan", "-", "--expected", "0", stdin="Tulips.")
+    stale = user.types(
+        "threads", "teams", "save", "crew", "plan", "-", "--expected", "0", stdin="Tulips."
+    )
     assert (stale.code, "has version 1" in stale.err) == (2, True), stale.err
     assert [each["content"] for each in _json(user, "artifacts")] == ["Roses."]
     types("remove", "crew", "ada")
@@ -55,9 +57,9 @@ def test_a_team_decides_and_works(user: User) -> None:
 def test_a_team_that_does_not_exist(user: User) -> None:
     """Nothing is listed as if it were empty."""
     for words in (["tasks", "no"], ["discuss", "no", "x"], ["propose", "no", "x"]):
-        refused = user.types("team", *words)
+        refused = user.types("threads", "teams", *words)
         assert (refused.code, "does not exist" in refused.err) == (2, True), refused.err
 
 
 def _json(user: User, part: str) -> list[dict[str, str]]:
-    return user.types("team", part, "crew", "--json").worked().json
+    return user.types("threads", "teams", part, "crew", "--json").worked().json

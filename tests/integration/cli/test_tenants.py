@@ -21,35 +21,42 @@ def user(dsn: str, tmp_path: Path) -> User:
 
 def test_a_tenant_from_its_creation_to_its_end(user: User, tmp_path: Path) -> None:
     """Created, with an admin and a token; exported; deleted after its name was typed."""
-    user.types("tenant", "add", "acme", "--display-name", "Acme").worked()
-    user.types("principal", "add", "ada", "--tenant", "acme").worked()
-    user.types("principal", "grant", "ada", "admin", "--tenant", "acme").worked()
-    made = user.types("token", "create", "ada", "--tenant", "acme", "--label", "laptop").worked()
+    user.types("tenants", "add", "acme", "--display-name", "Acme").worked()
+    user.types("tenants", "principals", "add", "ada", "--tenant", "acme").worked()
+    user.types("tenants", "principals", "grant", "ada", "admin", "--tenant", "acme").worked()
+    made = user.types(
+        "tenants", "tokens", "create", "ada", "--tenant", "acme", "--label", "laptop"
+    ).worked()
     token = made.out.strip()
     assert token.startswith("wla_")
-    listed = json.loads(user.types("principal", "list", "--tenant", "acme", "--json").worked().out)
+    listed = json.loads(
+        user.types("tenants", "principals", "list", "--tenant", "acme", "--json").worked().out
+    )
     assert [(p["name"], p["roles"]) for p in listed] == [("ada", ["admin"])]
-    shown = user.types("token", "list", "--json").worked().out
+    shown = user.types("tenants", "tokens", "list", "--json").worked().out
     assert token not in shown
     assert json.loads(shown)[0]["state"] == "valid"
     token = json.loads(shown)[0]["id"]
-    revoked = user.types("token", "revoke", token, "--json").worked()
+    revoked = user.types("tenants", "tokens", "revoke", token, "--json").worked()
     assert json.loads(revoked.out) == {"revoked": token}
     assert not revoked.err
-    assert json.loads(user.types("token", "list", "--json").worked().out)[0]["state"] == "revoked"
+    assert (
+        json.loads(user.types("tenants", "tokens", "list", "--json").worked().out)[0]["state"]
+        == "revoked"
+    )
 
-    user.types("tenant", "export", "acme", "--to", str(tmp_path / "out")).worked()
+    user.types("tenants", "export", "acme", "--to", str(tmp_path / "out")).worked()
     principal = json.loads((tmp_path / "out" / "principal.jsonl").read_text())
     assert principal["name"] == "ada"
     assert "digest" not in (tmp_path / "out" / "token.jsonl").read_text()
-    again = user.types("tenant", "export", "acme", "--to", str(tmp_path / "out"))
+    again = user.types("tenants", "export", "acme", "--to", str(tmp_path / "out"))
     assert again.code != 0
 
-    unsure = user.types("tenant", "delete", "acme")
+    unsure = user.types("tenants", "delete", "acme")
     assert unsure.code != 0
     assert "agent.principal" in unsure.out
-    user.types("tenant", "delete", "acme", "--yes").worked()
-    names = [t["name"] for t in json.loads(user.types("tenant", "list", "--json").worked().out)]
+    user.types("tenants", "delete", "acme", "--yes").worked()
+    names = [t["name"] for t in json.loads(user.types("tenants", "list", "--json").worked().out)]
     assert names == ["default"]
 
 
@@ -78,7 +85,7 @@ def person(user: User, dsn: str) -> Iterator[User]:
 
 def test_limits_of_a_tenant(user: User) -> None:
     """Each is set alone, removed by "none", and shown."""
-    user.types("tenant", "add", "acme").worked()
+    user.types("tenants", "add", "acme").worked()
     limit = ("tenant", "limit", "acme", "--json")
     for given, queued, running in (
         (["--max-queued", "100"], 100, None),
@@ -91,21 +98,21 @@ def test_limits_of_a_tenant(user: User) -> None:
     for given in ("-1", "many", "1.5", str(1 << 31)):
         wrong = user.types(*limit, "--max-queued", given)
         assert (wrong.code, "neither a number nor" in wrong.err) == (2, True)
-    wrong = user.types("tenant", "limit", "acne")
+    wrong = user.types("tenants", "limit", "acne")
     assert (wrong.code, 'tenant "acne" does not exist' in wrong.err) == (2, True)
 
 
 def test_a_token_acts_in_each_transaction(person: User) -> None:
     """From the environment or the option; a wrong one is refused and not printed."""
-    person.types("principal", "add", "bob").worked()
-    listed = json.loads(person.types("principal", "list", "--json").worked().out)
+    person.types("tenants", "principals", "add", "bob").worked()
+    listed = json.loads(person.types("tenants", "principals", "list", "--json").worked().out)
     assert [(p["tenant"], p["name"]) for p in listed] == [("acme", "ada"), ("acme", "bob")]
     without = replace(person, variables={})
-    assert json.loads(without.types("principal", "list", "--json").worked().out) == []
+    assert json.loads(without.types("tenants", "principals", "list", "--json").worked().out) == []
     token = person.variables["WALAGENT_TOKEN"]
-    given = without.types("principal", "list", "--json", "--token", token).worked()
+    given = without.types("tenants", "principals", "list", "--json", "--token", token).worked()
     assert len(json.loads(given.out)) == 2
-    wrong = without.types("principal", "list", "--token", "wla_forged_forged_forged")
+    wrong = without.types("tenants", "principals", "list", "--token", "wla_forged_forged_forged")
     assert wrong.code != 0
     assert "unknown, expired or revoked" in wrong.err
     assert "forged" not in wrong.err

@@ -16,7 +16,7 @@ from tests.integration.cli.user import DESK, User, empty_database
 
 WIDTHS = (80, 120, 200)
 SCREENS = {
-    "agents": ["agents", "--all"],
+    "agents": ["agents", "list", "--all"],
     "approvals": ["approvals"],
     "budgets": ["budgets"],
     "models": ["models"],
@@ -37,7 +37,7 @@ def user(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[User
         user = User(tmp_path_factory.mktemp("screens"), dsn)
         user.writes("replication: {slot: screens}")
         with psycopg.connect(dsn, autocommit=True) as conn:
-            user.types("migrate").worked()
+            user.types("database", "migrate").worked()
             conn.execute(f"{DESK}; {STATE.read_text()}".encode())
             yield user
             conn.execute("drop owned by screens_app; drop role screens_app")
@@ -84,7 +84,7 @@ def test_a_watched_list_changes_until_ctrl_c(user: User) -> None:
     assert user.dsn is not None
     with (
         psycopg.connect(user.dsn, autocommit=True) as conn,
-        at_terminal(user, "runs", "--watch", "--state", "cancelled") as terminal,
+        at_terminal(user, "runs", "list", "--watch", "--state", "cancelled") as terminal,
     ):
         terminal.shows("no matching runs")
         _cancel(conn)
@@ -93,7 +93,7 @@ def test_a_watched_list_changes_until_ctrl_c(user: User) -> None:
         assert terminal.ends() == 0
         conn.execute("delete from agent.run where state = 'cancelled'")
     assert terminal.shown.rstrip().endswith("\x1b[?1049l")
-    piped = user.types("runs", "--watch")
+    piped = user.types("runs", "list", "--watch")
     assert (piped.code, "--watch" in piped.err) == (2, True)
 
 

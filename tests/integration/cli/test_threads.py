@@ -1,4 +1,4 @@
-"""`walagent thread` and `walagent talk`: what people do with threads from a terminal."""
+"""`walagent threads` and `walagent threads talk`: what people do with threads from a terminal."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.helpers.daemon import daemon
 from tests.helpers.database import role, rows, run_all, session, value
 from tests.integration.cli.terminal import CTRL_D, at_terminal
 from tests.integration.cli.user import User
-from walagent.cli.talk import Conversation
+from walagent.cli.threads.talk import Conversation
 from walagent.models.script import call
 from walagent.store.people import threads
 
@@ -30,30 +30,30 @@ def test_a_thread_from_the_command_line(dsn: str, tmp_path: Path) -> None:
     with psycopg.connect(dsn) as conn:
         conn.execute(AGENT.encode())
     key = str(uuid4())
-    opened = user.types("thread", "open", "Talk", "sarah", "--id", key, "--json").worked()
+    opened = user.types("threads", "open", "Talk", "sarah", "--id", key, "--json").worked()
     assert opened.json == {"id": key}
-    again = user.types("thread", "open", "Talk", "sarah", "--id", key).worked()
+    again = user.types("threads", "open", "Talk", "sarah", "--id", key).worked()
     assert again.out.strip() == key
-    posted = user.types("thread", "post", key, "Hello!", "--json").worked()
+    posted = user.types("threads", "post", key, "Hello!", "--json").worked()
     assert posted.json == {"thread": key, "number": 2}
-    (listed,) = user.types("thread", "list", "--json").worked().json
+    (listed,) = user.types("threads", "list", "--json").worked().json
     assert (listed["title"], listed["events"], len(listed["members"])) == ("Talk", 2, 2)
-    members = user.types("thread", "members", key, "--json").worked().json
+    members = user.types("threads", "members", key, "--json").worked().json
     kinds = {(one["kind"], one["role"]) for one in members}
     assert kinds == {("user", "owner"), ("agent", "member")}
     for verb in ("pause", "resume", "complete", "resume", "archive", "resume"):
-        user.types("thread", verb, key).worked()
-    user.types("thread", "rename", key, "Other").worked()
-    user.types("thread", "remove", key, "sarah").worked()
-    user.types("thread", "add", key, "sarah").worked()
-    user.types("thread", "inject", key, "Be brief.", "--kind", "system").worked()
-    shown = user.types("thread", "show", key).worked().out
+        user.types("threads", verb, key).worked()
+    user.types("threads", "rename", key, "Other").worked()
+    user.types("threads", "remove", key, "sarah").worked()
+    user.types("threads", "add", key, "sarah").worked()
+    user.types("threads", "inject", key, "Be brief.", "--kind", "system").worked()
+    shown = user.types("threads", "show", key).worked().out
     assert "Other" in shown
     assert ": Hello!" in shown
     assert "sarah left" in shown
-    user.types("thread", "leave", key).worked()
-    assert user.types("thread", "post", key, "Psst").code != 0
-    assert user.types("thread", "show", str(uuid4())).code != 0
+    user.types("threads", "leave", key).worked()
+    assert user.types("threads", "post", key, "Psst").code != 0
+    assert user.types("threads", "show", str(uuid4())).code != 0
 
 
 async def test_two_people_talk_with_an_agent(

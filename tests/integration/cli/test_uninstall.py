@@ -1,4 +1,4 @@
-"""`walagent uninstall`: everything of walagent goes, and nothing else."""
+"""`walagent database uninstall`: everything of walagent goes, and nothing else."""
 
 import subprocess
 import sys
@@ -60,13 +60,13 @@ def value(dsn: str | None, query: str) -> object:
 
 def test_nothing_of_walagent_stays(user: User) -> None:
     """Slot, publications, schemas, the role that it created, and views on its tables."""
-    user.types("setup").worked()
-    user.types("compat", "pgagentos", "install").worked()
+    user.types("database", "setup").worked()
+    user.types("database", "pgagentos", "install").worked()
     assert value(user.dsn, OURS) != 0
     with psycopg.connect(user.dsn or "", autocommit=True) as conn:
         conn.execute("create view my_runs as select id from agent.run")
         conn.execute("insert into support_tickets (customer, issue) values ('ada', 'slow')")
-        done = user.types("uninstall", "--yes").worked()
+        done = user.types("database", "uninstall", "--yes").worked()
         assert not exists(conn, role_of(user))
     ours = ("slot", "publication walagent", "schema agent", "schema aos_core", "role")
     for name in (*ours, "view my_runs"):
@@ -74,7 +74,7 @@ def test_nothing_of_walagent_stays(user: User) -> None:
     assert "view aos" not in done.out  # not as something of others
     assert value(user.dsn, OURS) == 0
     assert value(user.dsn, "select count(*) from support_tickets") == 1
-    again = user.types("uninstall", "--yes").worked()
+    again = user.types("database", "uninstall", "--yes").worked()
     assert "nothing" in again.err
     user.types("init").worked()
 
@@ -88,7 +88,7 @@ def test_the_login_for_tools_goes_also_if_another_role_created_it(user: User) ->
         conn.execute(sql.SQL("create role {} createrole").format(creator))
         try:
             conn.execute(sql.SQL("grant {} to {}").format(sql.Identifier(login), creator))
-            done = user.types("uninstall", "--yes").worked()
+            done = user.types("database", "uninstall", "--yes").worked()
             assert login in done.out
             assert not exists(conn, login)
         finally:
@@ -99,7 +99,7 @@ def test_it_is_shown_before_it_is_dropped(user: User) -> None:
     """Without a yes, nothing has happened."""
     user.types("init").worked()
     before = value(user.dsn, OURS)
-    refused = user.types("uninstall", stdin="n\n")
+    refused = user.types("database", "uninstall", stdin="n\n")
     assert refused.code == 1
     assert "schema agent" in refused.out
     assert value(user.dsn, OURS) == before
@@ -118,7 +118,7 @@ def test_a_removal_that_fails_leaves_the_slot(user: User) -> None:
             " when tag in ('DROP PUBLICATION') execute function refuse()"
         )
     before = value(user.dsn, OURS)
-    assert "not now" in user.types("uninstall", "--yes").err
+    assert "not now" in user.types("database", "uninstall", "--yes").err
     assert value(user.dsn, OURS) == before
 
 
@@ -127,7 +127,7 @@ def test_a_daemon_is_not_left_without_its_schema(user: User) -> None:
     with user.starts("run") as daemon:
         daemon.says('"reader.streaming"')
         before = value(user.dsn, OURS)
-        refused = user.types("uninstall", "--yes")
+        refused = user.types("database", "uninstall", "--yes")
     assert refused.code == 3
     assert "PID" in refused.err
     assert value(user.dsn, OURS) == before
@@ -138,7 +138,7 @@ def test_a_worker_that_starts_during_the_question_is_not_left_without_it(user: U
     user.types("init").worked()
     before = value(user.dsn, OURS)
     with subprocess.Popen(
-        [sys.executable, "-m", "walagent", "uninstall"],
+        [sys.executable, "-m", "walagent", "database", "uninstall"],
         cwd=user.folder,
         env=user.environment,
         stdin=subprocess.PIPE,
@@ -151,7 +151,7 @@ def test_a_worker_that_starts_during_the_question_is_not_left_without_it(user: U
         with psycopg.connect(user.dsn or "", application_name="walagent worker"):
             _, said = asking.communicate("y\n", timeout=PATIENCE)
     assert asking.returncode == 3
-    assert "walagent worker, PID" in said
+    assert "walagent serve worker, PID" in said
     assert value(user.dsn, OURS) == before
 
 
@@ -163,13 +163,13 @@ def test_a_role_that_somebody_uses_stays(user: User, server: str, kind: str) -> 
     with psycopg.connect(user.dsn or "", autocommit=True) as conn:
         if kind == "theirs":
             conn.execute(sql.SQL("create role {}").format(role))
-        user.types("setup", "--no-slot").worked()
+        user.types("database", "setup", "--no-slot").worked()
         if kind == "member":
             conn.execute(sql.SQL("create role {}; grant {} to {}").format(member, role, member))
         with empty_database(server) as other, psycopg.connect(other, autocommit=True) as there:
             if kind == "elsewhere":
                 there.execute(sql.SQL("grant usage on schema public to {}").format(role))
-            user.types("uninstall", "--yes").worked()
+            user.types("database", "uninstall", "--yes").worked()
             assert exists(conn, role_of(user))
             there.execute(sql.SQL("drop owned by {}").format(role))
         conn.execute(sql.SQL("drop role if exists {}").format(member))
@@ -189,7 +189,7 @@ async def test_the_demos_data_is_removed(tmp_path: Path) -> None:
         own = conninfo_to_dict(dsn) | {"dbname": "postgres"}
         with psycopg.connect(make_conninfo("", **own), autocommit=True) as conn:
             conn.execute("create table mine ()")
-    kept = user.types("uninstall", "--demo", "--yes").worked()
+    kept = user.types("database", "uninstall", "--demo", "--yes").worked()
     assert "stays" in kept.err
     server = EmbeddedServer(embedded.data_dir)
     await server.start()
@@ -197,5 +197,5 @@ async def test_the_demos_data_is_removed(tmp_path: Path) -> None:
         assert conn.execute("select from pg_database where datname = 'demo'").fetchone() is None
         conn.execute("drop table mine")
     await server.stop()
-    user.types("uninstall", "--demo", "--yes").worked()
+    user.types("database", "uninstall", "--demo", "--yes").worked()
     assert list(home.iterdir()) == []

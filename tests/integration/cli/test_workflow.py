@@ -49,7 +49,7 @@ async def test_a_workflow_from_a_file_to_its_end(
     file.write_text(FILE)
 
     async def types(*words: str) -> Any:  # noqa: ANN401 - what a command printed
-        return (await asyncio.to_thread(user.types, "workflow", *words)).worked()
+        return (await asyncio.to_thread(user.types, "workflows", *words)).worked()
 
     await types("create", str(file))
     await types("create", str(file))
@@ -98,15 +98,15 @@ def test_a_file_that_is_wrong(user: User, tmp_path: Path, text: str, said: str) 
     """Nothing is created; the error names what is wrong."""
     file = tmp_path / "wrong.yaml"
     file.write_text(text)
-    refused = user.types("workflow", "create", str(file))
+    refused = user.types("workflows", "create", str(file))
     assert refused.code == 2
     assert said in refused.err
-    assert user.types("workflow", "list", "--json").worked().json == []
+    assert user.types("workflows", "list", "--json").worked().json == []
 
 
 def test_a_workflow_that_does_not_exist(user: User) -> None:
     """Whatever is asked of it."""
     for words in (["show"], ["validate"], ["dot"], ["start"], ["drop"]):
-        refused = user.types("workflow", *words, "nothing")
+        refused = user.types("workflows", *words, "nothing")
         assert (refused.code, "does not exist" in refused.err) == (2, True), refused.err
-    assert user.types("workflow", "start", "nothing", "--input", "[1]").code == 2
+    assert user.types("workflows", "start", "nothing", "--input", "[1]").code == 2

@@ -123,7 +123,7 @@ async def test_a_link_signs_in_once(conn: AsyncConnection, client: httpx.AsyncCl
     cookie = first.headers["set-cookie"]
     assert first.status_code == 200
     assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
+    assert "samesite=strict" in cookie.lower()
     assert code not in cookie
     who = (await client.get("/v1/session")).json()
     assert "admin" in who["roles"]

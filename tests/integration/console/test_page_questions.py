@@ -13,8 +13,8 @@ from tests.helpers.asked import SCRIPT, analyst
 from tests.helpers.database import role, run_all, session, value
 from tests.helpers.people import person, token_of
 from walagent.config import AskSettings
-from walagent.console.guard import RefusedError
 from walagent.console.questions import PageQuestions
+from walagent.http.exchange import RefusedError
 from walagent.message import Json
 
 TICKETS = """
@@ -25,7 +25,7 @@ MODEL = """
 insert into agent.model (name, provider, model_id, base_url)
 values ('asker', 'scripted', 'asker', %s)
 """
-SETUP = "Run walagent setup, which creates it."
+SETUP = "Run walagent database setup, which creates it."
 LOGIN = "update agent.principal set login = '{}' where name = '{}'"
 
 

@@ -18,8 +18,8 @@ from walagent.app.console import make_api
 from walagent.config import Config
 from walagent.config.dsn import Logins, Places
 from walagent.config.sections import Http
-from walagent.console.guard import RefusedError
 from walagent.console.trials import MayTry, PageTrials
+from walagent.http.exchange import RefusedError
 from walagent.http.server import listen, serve_on
 from walagent.message import Json
 from walagent.store.sessions.connections import connect

@@ -89,7 +89,7 @@ def test_our_own_slot_needs_no_room() -> None:
     assert bad(check_server(full, Config(), SLOT, 0.0)) == []
 
 
-def test_a_clock_that_is_off_is_told_with_its_direction() -> None:
+def test_a_clock_that_is_off_is_reported_with_its_direction() -> None:
     """Log lines of two machines would not fit together."""
     ((_, ahead),) = bad(check_server(GOOD, Config(), SLOT, 90.0))
     ((_, behind),) = bad(check_server(GOOD, Config(), SLOT, -90.0))
@@ -97,7 +97,7 @@ def test_a_clock_that_is_off_is_told_with_its_direction() -> None:
     assert "90 s behind" in behind
 
 
-def test_a_slot_that_nears_its_limit_is_told_before_it_is_lost() -> None:
+def test_a_slot_that_nears_its_limit_is_reported_before_it_is_lost() -> None:
     """Half of max_slot_wal_keep_size is early enough."""
     near = replace(SLOT, retained=600 << 20)
     assert any("retains 600 MB" in text for _, text in bad(check_server(GOOD, Config(), near, 0.0)))
@@ -125,7 +125,7 @@ def test_wal2json_must_be_allowed_where_servers_ask() -> None:
         (replace(SLOT, wal_status="extended"), LEDGER, Severity.WARNING, "is behind"),
     ],
 )
-def test_a_slot_is_judged_against_the_ledger(
+def test_a_slot_is_judged_against_the_checkpoint(
     slot: SlotState | None, checkpoint: Checkpoint | None, level: Severity, said: str
 ) -> None:
     """What was lost is a problem; what is only late is a warning."""
@@ -202,7 +202,7 @@ def test_the_way_from_nothing_to_ready(user: User) -> None:
     user.types("apply").worked()
     assert problems(user) == []
     said = user.types("doctor").worked()
-    assert "ok  the schema is up to date" in said.out
+    assert "ok  schema: the schema is up to date" in said.out
     assert re.search(r"prefix of about \d+ tokens, caching by gpt-4o starts at 1,024", said.out)
     assert "no problems" in said.err
 
@@ -227,7 +227,7 @@ def test_a_table_that_lost_its_identity_is_a_problem(user: User, empty: str) -> 
         conn.execute("alter table support_tickets drop constraint support_tickets_pkey")
         (key, found) = problems(user)
         assert "has no replica identity" in key["text"]
-        assert key["fix"].startswith("walagent resume support --")
+        assert key["fix"].startswith("walagent agents resume support --")
         assert "has no replica identity" in found["text"]
         conn.execute(found["fix"].encode())
         (key,) = problems(user)
@@ -311,17 +311,17 @@ def test_a_login_that_may_not_replicate_is_a_problem(user: User, empty: str) -> 
         conn.execute("drop role walagent_cli_reader")
 
 
-def test_a_lost_slot_is_a_problem_that_init_mends(user: User, empty: str) -> None:
+def test_a_lost_slot_is_a_problem_that_init_fixes(user: User, empty: str) -> None:
     """The gap stays on record, with what was done about it."""
     user.types("init").worked()
     with psycopg.connect(empty, autocommit=True) as conn:
         conn.execute("select pg_drop_replication_slot('walagent')")
     (found,) = problems(user)
     assert 'slot "walagent" does not exist' in found["text"]
-    assert "walagent resync" in found["fix"]
+    assert "walagent wal resync" in found["fix"]
     user.types("init", "--new-slot").worked()
     assert problems(user) == []
-    (gap,) = user.types("gaps", "--all", "--json").worked().json
+    (gap,) = user.types("wal", "gaps", "--all", "--json").worked().json
     assert gap["resolution"].startswith("a new slot starts at ")
 
 

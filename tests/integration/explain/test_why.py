@@ -88,7 +88,9 @@ def test_a_condition_that_is_false_now_is_certain(user: User, db: Connection[Any
     assert "condition" not in rules(user, "1")
 
 
-def test_a_condition_that_raises_is_told_with_its_error(user: User, db: Connection[Any]) -> None:
+def test_a_condition_that_raises_is_reported_with_its_error(
+    user: User, db: Connection[Any]
+) -> None:
     """Such a row would have a dead run; now one knows why before it has."""
     attach(db, 'name=triage, when="new.customer::integer > 1"')
     (verdict,) = why(user)["verdicts"]
@@ -160,7 +162,7 @@ def test_a_row_that_is_gone_can_still_be_asked_about(user: User, db: Connection[
     assert answer["verdicts"][0]["verdict"] == "matched"
 
 
-def test_runs_of_an_ended_attachment_are_told(user: User, db: Connection[Any]) -> None:
+def test_runs_of_an_ended_attachment_are_reported(user: User, db: Connection[Any]) -> None:
     """They explain what happened to the row, too."""
     attach(db, "name=triage")
     run(db, "1")
@@ -205,7 +207,9 @@ def test_a_key_is_split_as_it_was_joined(values: list[str]) -> None:
     assert split_key(text) == values
 
 
-def test_an_old_row_that_the_wal_lacks_is_told_everywhere(user: User, db: Connection[Any]) -> None:
+def test_an_old_row_that_the_wal_lacks_is_reported_everywhere(
+    user: User, db: Connection[Any]
+) -> None:
     """At the attach, by `why` and by the doctor: such a condition never matches."""
     notices = list[str]()
     db.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))

@@ -224,7 +224,7 @@ async def test_rows_and_values_are_bounded(reader: AsyncConnection) -> None:
     assert (await guard.read("select count(*) from customer")).values == [(60,)]
 
 
-async def test_a_dear_statement_is_refused_before_it_runs(reader: AsyncConnection) -> None:
+async def test_an_expensive_statement_is_refused_before_it_runs(reader: AsyncConnection) -> None:
     """By the planner's estimate, and by time where that was wrong."""
     with pytest.raises(StatementRefusedError, match="estimated cost"):
         await Guard(reader).read("select * from visit a, visit b, visit c, visit d, visit e")

@@ -43,7 +43,7 @@ async def scope(reader: AsyncConnection, sql: str) -> list[str]:
         "select * from mine_in_all, order_",
     ],
 )
-async def test_a_policy_in_force_is_told(
+async def test_a_policy_in_force_is_reported(
     conn: AsyncConnection, reader: AsyncConnection, sql: str
 ) -> None:
     """Wherever in the statement the table is read."""
@@ -51,7 +51,7 @@ async def test_a_policy_in_force_is_told(
     assert LIMITED.format(name) in await scope(reader, sql)
 
 
-async def test_what_hides_nothing_is_not_told(
+async def test_what_hides_nothing_is_not_reported(
     conn: AsyncConnection, reader: AsyncConnection
 ) -> None:
     """No policy, a policy that lets everything through, or one that is not the reader's."""

@@ -38,7 +38,7 @@ def row(on: Attachment, number: int, status: str = "a") -> Change:
     return inserted(on, {"id": number, "status": status})
 
 
-async def test_changes_of_a_ordering_key_join_the_one_that_collects(conn: AsyncConnection) -> None:
+async def test_changes_of_an_ordering_key_join_the_one_that_collects(conn: AsyncConnection) -> None:
     """In commit order, over transactions and batches; other ordering keys collect for
     themselves.
     """
@@ -62,7 +62,7 @@ async def test_changes_of_a_ordering_key_join_the_one_that_collects(conn: AsyncC
     assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
-async def test_without_a_ordering_key_all_changes_join(conn: AsyncConnection) -> None:
+async def test_without_an_ordering_key_all_changes_join(conn: AsyncConnection) -> None:
     """One run for the whole table."""
     on = await desk(conn, "debounce=1 minute, ordering_key=[]")
     stream = ScriptedStream()
@@ -72,7 +72,7 @@ async def test_without_a_ordering_key_all_changes_join(conn: AsyncConnection) ->
     assert await value(conn, "select count(*) from agent_internal.merged_change") == 4
 
 
-async def test_each_change_starts_the_window_anew_but_not_for_ever(conn: AsyncConnection) -> None:
+async def test_each_change_restarts_the_window_up_to_a_limit(conn: AsyncConnection) -> None:
     """Ten windows after the first change the run goes, however many more there are."""
     on = await desk(conn)
     stream = ScriptedStream()

@@ -201,7 +201,7 @@ async def test_a_reader_that_was_overtaken_writes_nothing(conn: AsyncConnection,
     assert await column(conn, KEYS) == ["1"]
 
 
-async def test_the_ledger_does_not_go_backwards(conn: AsyncConnection) -> None:
+async def test_the_checkpoint_does_not_go_backwards(conn: AsyncConnection) -> None:
     """A position before the one that is written down is refused."""
     on = await desk(conn)
     stream = ScriptedStream()
@@ -253,7 +253,7 @@ async def test_a_run_can_start_as_it_is_inserted(conn: AsyncConnection) -> None:
     await finish(conn, held)
 
 
-async def test_only_the_first_of_a_ordering_key_starts_and_only_while_there_is_room(
+async def test_only_the_first_of_an_ordering_key_starts_and_only_while_there_is_room(
     conn: AsyncConnection,
 ) -> None:
     """The others wait in the queue, and are claimed in order."""
@@ -546,7 +546,7 @@ async def test_changes_made_while_nobody_read_are_ingested_later(
 # What is a change.
 
 
-async def test_every_operation_is_told_with_what_the_wal_knows(
+async def test_every_operation_is_reported_with_what_the_wal_knows(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """Insert, update with and without the key, delete, truncate."""

@@ -356,7 +356,7 @@ async def test_a_tool_that_says_no_is_heard(
         assert await on.d.runs() == [("0", "succeeded", "done", None)]
 
 
-async def test_a_server_that_cannot_be_started_is_told_to_the_model(
+async def test_a_server_that_cannot_be_started_is_reported_to_the_model(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
     """Nothing was called, so nobody has to find out; what was registered stays attached."""
@@ -493,7 +493,7 @@ async def test_a_wrong_token_opens_nothing(tmp_path: Path) -> None:
 async def test_a_server_that_comes_later_is_registered_then(
     conn: AsyncConnection, tmp_path: Path
 ) -> None:
-    """The daemon waits for none of them; what `walagent mcp-tools` lists says how each stands."""
+    """The daemon waits for none of them; `walagent agents tools mcp` says how each stands."""
     port, log = _free_port(), tmp_path / "log"
     settings = over_http(port, "DESK_TOKEN", nothing=None)
     done = asyncio.Event()

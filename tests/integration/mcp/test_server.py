@@ -1,4 +1,4 @@
-"""`walagent mcp` as the SDK's own client sees it, on stdio and over HTTP."""
+"""`walagent serve mcp` as the SDK's own client sees it, on stdio and over HTTP."""
 
 import asyncio
 import json
@@ -271,7 +271,7 @@ async def test_over_http_only_the_persons_token_decides(
         _, approval = await asked(conn)
         given = {"approval": approval, "reason": "too much"}
         tokens = {"WALAGENT_MCP_TOKEN": PROGRAM, "WALAGENT_MCP_PERSON_TOKEN": PERSON}
-        with on.user.starts("mcp", "--http", "0", "--model", "m", **tokens) as server:
+        with on.user.starts("serve", "mcp", "--http", "0", "--model", "m", **tokens) as server:
             log = await asyncio.to_thread(server.says, "Ctrl-C")
             (url,) = re.findall(r"MCP at (\S+);", log)
             async with over_http(url, PROGRAM) as program:
@@ -379,6 +379,6 @@ async def test_what_is_missing_is_said_at_the_start(
         assert (ended.code, ended.out) == (2, "")
         assert "[mcp]'" in ended.err
         await run_all(conn, f"grant insert on customer to {on.role}")
-        ended = await on.types("mcp")
+        ended = await on.types("serve", "mcp")
         assert (ended.code, ended.out) == (3, "")
         assert "can write to customer" in ended.err

@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import column, message_of, refused, role, rows, run_all, session, value
 from tests.integration.own_worker.rig import desk
-from walagent.cli.run_view import lines
+from walagent.cli.runs.run_view import lines
 from walagent.store.people.listings import show_run
 
 STEPS = "select kind from agent.step where run_id = %s order by seq"

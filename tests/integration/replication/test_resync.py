@@ -175,7 +175,9 @@ async def test_conditions_are_asked_of_the_rows_as_the_new_slot_found_them(
     assert await rows(conn, counts) == [("done", 2, 20, 11)]
 
 
-async def test_a_person_is_told_before_anything_is_done(conn: AsyncConnection, dsn: str) -> None:
+async def test_a_person_is_informed_before_anything_is_done(
+    conn: AsyncConnection, dsn: str
+) -> None:
     """A choice that cannot be carried out leaves slot, checkpoint and gap as they are."""
     await run_all(conn, DATED.format("timestamptz", "now()"))
     await run_all(conn, "create table keyless (at timestamptz)")
@@ -406,7 +408,7 @@ async def test_wal2json_is_resynced_alike(conn: AsyncConnection, dsn: str) -> No
     ]
 
 
-async def test_a_login_that_is_not_the_owner_mends_no_publication(
+async def test_a_login_that_is_not_the_owner_fixes_no_publication(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """It is told before the slot is dropped; the owner can."""

@@ -266,7 +266,9 @@ async def test_what_is_not_there_cannot_be_approved(conn: AsyncConnection) -> No
     assert "approval 4711 does not exist" in message_of(error)
 
 
-async def test_whoever_waits_for_questions_hears_of_them(conn: AsyncConnection, dsn: str) -> None:
+async def test_a_worker_that_waits_for_questions_hears_of_them(
+    conn: AsyncConnection, dsn: str
+) -> None:
     """The notification carries the approval's number."""
     async with session(dsn) as ears:
         await run_all(ears, "listen walagent_approvals")

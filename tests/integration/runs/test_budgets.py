@@ -370,7 +370,7 @@ async def test_a_budget_that_only_warns_counts_and_refuses_nothing(conn: AsyncCo
     assert await value(conn, "select spent_cost from agent.budget_overview") == Decimal("2.4")
 
 
-async def test_of_several_refusals_the_one_that_lasts_is_told(conn: AsyncConnection) -> None:
+async def test_of_several_refusals_the_one_that_lasts_is_reported(conn: AsyncConnection) -> None:
     """Nothing is gained by waiting for the other."""
     await held(conn)
     await make_budget(conn, "a day")
@@ -405,7 +405,7 @@ async def test_nothing_is_spent_on_a_run_that_is_to_be_cancelled(conn: AsyncConn
 # Periods.
 
 
-async def test_a_new_period_begins_anew(conn: AsyncConnection) -> None:
+async def test_a_new_period_begins_at_zero(conn: AsyncConnection) -> None:
     """With what calls of the old one still hold, which counts when it is settled."""
     (late,) = await held(conn)
     await make_budget(conn)
@@ -431,7 +431,7 @@ async def test_a_settlement_alone_begins_a_period(conn: AsyncConnection) -> None
     assert await rows(conn, LEFT) == [(Decimal("0.2"), 0, 15, 0)]
 
 
-async def test_a_clock_that_is_set_back_begins_nothing_anew(conn: AsyncConnection) -> None:
+async def test_a_clock_that_is_set_back_starts_nothing_again(conn: AsyncConnection) -> None:
     """What is spent stays spent."""
     await held(conn)
     await set_clock(conn, "2 days")
@@ -665,7 +665,7 @@ async def test_a_budget_that_makes_no_sense_is_refused(conn: AsyncConnection, co
     await refused(conn, f"update agent.budget set {columns}", state="23514")
 
 
-async def test_whoever_makes_a_budget_that_cannot_be_kept_is_warned(conn: AsyncConnection) -> None:
+async def test_a_budget_that_cannot_be_kept_gives_a_warning(conn: AsyncConnection) -> None:
     """And whoever attaches a model without a price under one; in whichever order."""
     warned: list[str] = []
     conn.add_notice_handler(lambda diag: warned.append(diag.message_primary or ""))
@@ -723,7 +723,7 @@ async def test_a_viewer_sees_what_is_left(conn: AsyncConnection) -> None:
 
 
 async def test_counters_that_do_not_add_up_are_found(conn: AsyncConnection) -> None:
-    """By `walagent check`."""
+    """By `walagent wal check`."""
     (run,) = await held(conn)
     await make_budget(conn)
     await reserve(conn, run, 0.5)
@@ -886,7 +886,7 @@ def test_budgets_are_kept_in_the_file(user: User, db: Connection) -> None:
     assert db.execute("select name from agent.budget").fetchall() == [("by hand",)]
 
 
-def test_a_wrong_budget_is_told_with_its_entry(user: User) -> None:
+def test_a_wrong_budget_is_reported_with_its_entry(user: User) -> None:
     """Before anything is written."""
     user.writes(AGENTS + "budgets: {b: {period: day}}\n")
     ended = user.types("apply")
@@ -899,22 +899,26 @@ def test_a_wrong_budget_is_told_with_its_entry(user: User) -> None:
     assert "support" in ended.err
 
 
-def test_whoever_attaches_is_told_that_a_budget_refuses_it(user: User, db: Connection) -> None:
+def test_attaching_warns_of_a_budget_that_refuses_it(user: User, db: Connection) -> None:
     """On stderr, with what helps."""
     db.execute("insert into agent.budget (name, max_cost) values ('all', 1)")
     db.execute("update agent.model set input_price = null where name = 'gpt-4o'")
-    said = user.types("attach", "support_tickets", "model=gpt-4o, tools=[refund_user]").worked().err
+    said = (
+        user.types("agents", "attach", "support_tickets", "model=gpt-4o, tools=[refund_user]")
+        .worked()
+        .err
+    )
     assert 'warning: model "gpt-4o" has no price' in said
     assert "hint: Set input_price and output_price of the model" in said
 
 
 def test_the_list_says_what_is_left(user: User, db: Connection) -> None:
     """For people only what there is, for programs all."""
-    assert "no budgets" in user.types("budgets").worked().err
+    assert "no budgets" in user.types("agents", "budgets").worked().err
     user.writes(AGENTS + BUDGETS)
     user.types("apply").worked()
     db.execute("update agent_internal.budget_use set spent_cost = 150, reserved_cost = 2.5")
-    everything, tickets = user.types("budgets", "--json").worked().json
+    everything, tickets = user.types("agents", "budgets", "--json").worked().json
     assert (everything["spent_cost"], everything["reserved_cost"]) == (150, 2.5)
     assert (tickets["agent"], tickets["model"], tickets["max_tokens"]) == (
         "support",
@@ -922,7 +926,7 @@ def test_the_list_says_what_is_left(user: User, db: Connection) -> None:
         5000,
     )
     assert everything["resets_at"] > "2026"
-    head, first, _ = user.types("budgets").worked().out.splitlines()
+    head, first, _ = user.types("agents", "budgets").worked().out.splitlines()
     assert head.split() == [
         "name", "agent", "model", "period", "max_cost", "spent_cost", "reserved_cost", "max_tokens",
         "spent_tokens", "reserved_tokens", "on_exceeded", "waiting", "resets_at",

@@ -127,7 +127,7 @@ HOSTILE = [
 ]
 
 
-async def test_a_hostile_statement_is_refused_and_the_model_is_told(
+async def test_a_hostile_statement_is_refused_and_reported_to_the_model(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """Nothing happens, the run goes on, and the next call reads as the role, too."""

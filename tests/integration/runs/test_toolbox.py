@@ -254,7 +254,7 @@ async def test_a_tool_runs_as_the_role_of_its_attachment(conn: AsyncConnection, 
     assert await rows(conn, "select * from refund") == []
 
 
-async def test_names_inside_a_tool_mean_what_they_meant_to_whoever_attached(
+async def test_names_inside_a_tool_mean_what_they_meant_when_it_was_attached(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """Its search_path is kept, whatever the worker's own is."""

@@ -75,7 +75,7 @@ async def test_a_run_that_collects_is_cancelled_with_all_its_changes(conn: Async
     assert await claim(conn) == []
 
 
-async def test_a_run_that_is_worked_on_is_told(conn: AsyncConnection, dsn: str) -> None:
+async def test_a_run_that_is_worked_on_is_reported(conn: AsyncConnection, dsn: str) -> None:
     """Its worker hears of it by notification, and ends it."""
     held = await held_run(conn)
     async with session(dsn) as ears:

@@ -68,7 +68,7 @@ async def test_calls_of_different_replies_may_have_the_same_id(conn: AsyncConnec
 
 
 async def test_steps_of_old_runs_are_read_on_request(conn: AsyncConnection) -> None:
-    """`walagent check` reads those of the latest runs, with --all those of all."""
+    """`walagent wal check` reads those of the latest runs, with --all those of all."""
     await run_all(conn, DESK)
     await add_runs(conn, await attach(conn, ""), "a", "b")
     await run_all(conn, f"{STEP} (1, 1, 'note', '{{}}')")

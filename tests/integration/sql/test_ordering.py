@@ -55,7 +55,7 @@ async def set_queued(conn: AsyncConnection) -> None:
     await run_all(conn, "update agent_internal.queue set queued = true")
 
 
-async def test_runs_without_a_ordering_key_keep_no_order(conn: AsyncConnection) -> None:
+async def test_runs_without_an_ordering_key_keep_no_order(conn: AsyncConnection) -> None:
     """They are worked side by side."""
     added = await add_runs(conn, await desk(conn), None, None, None)
     assert ids(await claim(conn)) == added
@@ -205,7 +205,7 @@ async def test_a_cancelled_link_of_a_chain_lets_the_rest_go_on(conn: AsyncConnec
     assert ids(await claim(conn, done={held.attachment_id: 1})) == [third]
 
 
-async def test_a_lost_worker_holds_a_ordering_key_no_longer_than_its_lease(
+async def test_a_lost_worker_holds_an_ordering_key_no_longer_than_its_lease(
     conn: AsyncConnection,
 ) -> None:
     """The same run goes on first."""
@@ -308,7 +308,7 @@ class Checker:
             self.ended.setdefault(key, []).append(held.run_id)
 
 
-async def test_many_workers_never_work_two_runs_of_a_ordering_key_at_once(
+async def test_many_workers_never_work_two_runs_of_an_ordering_key_at_once(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """Eight workers, twelve ordering keys, 400 runs that end, fail, wait and come again."""

@@ -8,8 +8,8 @@ from psycopg import AsyncConnection
 from tests.faults.planted.bugs import BUGS
 from tests.faults.planted.marks import apply_edits, read_source
 from tests.integration.cli.user import empty_database
-from walagent.app.migrate import migrate
 from walagent.store.install.files import find_files
+from walagent.store.install.migrate import migrate
 
 ROOT = Path(__file__).parents[3]
 

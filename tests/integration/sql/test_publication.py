@@ -21,7 +21,7 @@ from tests.helpers.database import (
     until,
     value,
 )
-from walagent.app.migrate import migrate
+from walagent.store.install.migrate import migrate
 
 NO_KEY = DESK + "create table notes (id int, body text); insert into notes values (1, 'a');"
 
@@ -109,9 +109,7 @@ async def test_changes_of_partitions_come_as_their_parents(conn: AsyncConnection
     assert await value(conn, via_root) is True
 
 
-async def test_attaching_waits_for_whoever_writes_to_the_table(
-    conn: AsyncConnection, dsn: str
-) -> None:
+async def test_attaching_waits_for_writers_of_the_table(conn: AsyncConnection, dsn: str) -> None:
     """So each transaction has either committed before it, or writes after it."""
     await run_all(conn, DESK)
     async with session(dsn) as writer, session(dsn) as other:

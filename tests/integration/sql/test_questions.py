@@ -94,7 +94,7 @@ async def test_a_session_has_one_queue(conn: AsyncConnection) -> None:
     assert await rows(conn, queues) == [("question", "t")]
 
 
-async def test_no_worker_claims_a_question_that_it_was_not_told_to(conn: AsyncConnection) -> None:
+async def test_no_worker_claims_a_question_that_it_was_not_asked_to(conn: AsyncConnection) -> None:
     """Kinds are asked for by name; who asks for questions gets no run of an agent."""
     await run_all(conn, DESK)
     agents = await add_runs(conn, await attach(conn, ""), "a")

@@ -194,7 +194,7 @@ async def test_the_age_of_the_last_tick_is_known(conn: AsyncConnection, dsn: str
         assert await claiming.tick_age(conn) > 3500
 
 
-async def test_hints_that_a_crash_left_wrong_are_mended(conn: AsyncConnection) -> None:
+async def test_hints_that_a_crash_left_wrong_are_fixed(conn: AsyncConnection) -> None:
     """A block by a run that has ended or is gone, a count that is too high, an ordering key that
     sleeps.
     """

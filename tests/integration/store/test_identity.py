@@ -13,8 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.helpers.database import DESK, attach, refused, role, rows, run_all, session, value
 from tests.helpers.queue import add_runs, claim, finish, ids, park_for_approval, states
 from tests.integration.cli.user import User, empty_database
-from walagent.app.migrate import migrate
 from walagent.store.install.identity import adopt_database, check_database
+from walagent.store.install.migrate import migrate
 
 CLAIM = "select * from agent_internal.claim_runs('w2', 1, '30 s', '{question}', 1)"
 
@@ -121,8 +121,8 @@ async def test_the_command_adopts_a_copy(server: str, tmp_path: Path, option: st
             for command in ("run", "worker", "doctor"):
                 refusal = user.types(command)
                 assert refusal.code == 3
-                assert "walagent adopt" in refusal.err + refusal.out
-            assert user.types("adopt").code == 2
+                assert "adopt" in refusal.err + refusal.out
+            assert user.types("database", "adopt").code == 2
             await refused(copy, CLAIM, state="WA017")
-            user.types("adopt", option).worked()
+            user.types("database", "adopt", option).worked()
             assert await check_database(copy)

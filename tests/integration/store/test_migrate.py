@@ -1,4 +1,4 @@
-"""`walagent migrate`: the schema is brought up to date, once, by one, and never by force."""
+"""`walagent database migrate`: the schema is brought up to date, once, by one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,10 +34,10 @@ def change(dsn: str, statement: str) -> None:
 
 def test_a_new_database_is_migrated_once(user: User, empty: str) -> None:
     """The plan, the work, and then nothing more to do."""
-    assert user.types("migrate", "--plan").worked().out == "schema\n"
-    assert user.types("migrate", "--plan", "--json").json == {"due": ["schema"]}
-    assert user.types("migrate", "--json").worked().json == {"applied": ["schema"]}
-    again = user.types("migrate").worked()
+    assert user.types("database", "migrate", "--plan").worked().out == "schema\n"
+    assert user.types("database", "migrate", "--plan", "--json").json == {"due": ["schema"]}
+    assert user.types("database", "migrate", "--json").worked().json == {"applied": ["schema"]}
+    again = user.types("database", "migrate").worked()
     assert (again.out, again.err) == ("", "the schema is up to date\n")
     with psycopg.connect(empty) as conn:
         done = conn.execute("select name from agent_internal.migration").fetchall()
@@ -46,22 +46,22 @@ def test_a_new_database_is_migrated_once(user: User, empty: str) -> None:
 
 def test_a_plan_changes_nothing(user: User, empty: str) -> None:
     """Not even a schema."""
-    user.types("migrate", "--plan").worked()
+    user.types("database", "migrate", "--plan").worked()
     with psycopg.connect(empty) as conn:
         assert conn.execute("select to_regnamespace('agent')").fetchone() == (None,)
 
 
 def test_code_that_changed_is_applied_again(user: User, empty: str) -> None:
     """By migrate alone: a daemon does not start before."""
-    user.types("migrate").worked()
+    user.types("database", "migrate").worked()
     change(empty, f"update agent_internal.migration set sha256 = 'x' where name = '{CODE}'")
     refused = user.types("run")
     assert refused.code == 3
     assert CODE in refused.err
-    assert "walagent migrate" in refused.err
-    assert user.types("migrate", "--plan").worked().out == f"{CODE}\n"
-    assert user.types("migrate", "--json").worked().json == {"applied": [CODE]}
-    assert user.types("migrate", "--json").worked().json == {"applied": []}
+    assert "walagent database migrate" in refused.err
+    assert user.types("database", "migrate", "--plan").worked().out == f"{CODE}\n"
+    assert user.types("database", "migrate", "--json").worked().json == {"applied": [CODE]}
+    assert user.types("database", "migrate", "--json").worked().json == {"applied": []}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_code_that_changed_is_applied_again(user: User, empty: str) -> None:
 )
 def test_a_newer_database_is_left_alone(user: User, empty: str, statement: str, says: str) -> None:
     """An older program would write what the newer one does not expect."""
-    user.types("migrate").worked()
+    user.types("database", "migrate").worked()
     change(empty, statement)
     for command in (["migrate"], ["migrate", "--plan"], ["run"], ["init"]):
         refused = user.types(*command)
@@ -89,7 +89,7 @@ def test_a_newer_database_is_left_alone(user: User, empty: str, statement: str, 
 def test_somebody_elses_schema_is_left_alone(user: User, empty: str) -> None:
     """A schema of the same name is no reason to write into it."""
     change(empty, "create schema agent create table mine (id int)")
-    refused = user.types("migrate")
+    refused = user.types("database", "migrate")
     assert refused.code == 3
     assert "walagent did not create it" in refused.err
 
@@ -111,18 +111,18 @@ def test_the_schema_of_an_unreleased_version_is_left_alone(user: User, empty: st
 def test_what_fails_leaves_nothing_and_can_be_repeated(user: User, empty: str) -> None:
     """A publication of ours is in the way."""
     change(empty, "create publication walagent_inserts")
-    refused = user.types("migrate")
+    refused = user.types("database", "migrate")
     assert refused.code == 2
     assert "walagent_inserts" in refused.err
     with psycopg.connect(empty) as conn:
         assert conn.execute("select to_regnamespace('agent')").fetchone() == (None,)
     change(empty, "drop publication walagent_inserts")
-    assert user.types("migrate", "--json").worked().json == {"applied": ["schema"]}
+    assert user.types("database", "migrate", "--json").worked().json == {"applied": ["schema"]}
 
 
 def test_two_at_a_time_do_it_once(user: User) -> None:
     """A deployment of many starts them all at once."""
-    with user.starts("migrate") as first, user.starts("migrate") as second:
+    with user.starts("database", "migrate") as first, user.starts("database", "migrate") as second:
         assert (first.ends(), second.ends()) == (0, 0)
         said = first.log.read_text() + second.log.read_text()
     assert said.count("applied schema") == 1
@@ -133,7 +133,7 @@ def test_a_role_without_create_gets_the_statement_that_grants_it(user: User, emp
     with psycopg.connect(empty, autocommit=True) as conn:
         conn.execute("drop role if exists walagent_cli_poor")
         conn.execute("create role walagent_cli_poor login")
-        refused = user.types("migrate", "--dsn", f"{empty} user=walagent_cli_poor")
+        refused = user.types("database", "migrate", "--dsn", f"{empty} user=walagent_cli_poor")
         conn.execute("drop role walagent_cli_poor")
     assert refused.code == 3
     assert "permission denied for database" in refused.err

@@ -12,9 +12,9 @@ from tests.helpers.database import role, rows, run_all, value
 from tests.helpers.later_schema import UPGRADE, later
 from tests.helpers.queue import claim, finish, ids, states
 from tests.integration.cli.user import empty_database
-from walagent.app.migrate import migrate
 from walagent.errors import ConfigError, PreconditionError
 from walagent.store.install.files import SchemaFile, find_files
+from walagent.store.install.migrate import migrate
 
 # A run that is executed, one that is blocked by it, one that waits for its retry, one that has
 # ended.

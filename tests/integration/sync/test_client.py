@@ -76,7 +76,8 @@ async def test_watch_prints_rows_and_changes(conn: AsyncConnection, served: Serv
     """One document a line, and it ends when its reader does."""
     base = served.url.removesuffix("/v1/shape")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "walagent", "watch", "item", "--url", base, "--secret", "THE_SECRET",
+        sys.executable, "-m", "walagent", "wal", "watch", "item", "--url", base,
+        "--secret", "THE_SECRET",
         env={**os.environ, "THE_SECRET": SECRET}, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout is not None
@@ -103,7 +104,7 @@ async def test_watch_names_what_is_missing(served: Served) -> None:
         ([], b"secret"),
     ):
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "walagent", "watch", "item", "--url", base, *options,
+            sys.executable, "-m", "walagent", "wal", "watch", "item", "--url", base, *options,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         _, errors = await asyncio.wait_for(process.communicate(), DEADLINE)
@@ -116,7 +117,7 @@ async def test_watch_names_what_is_missing(served: Served) -> None:
     [
         ("127.0.0.1:8642", 2, "http://HOST:PORT"),
         ("http://127.0.0.1:1", 1, "nothing answers at http://127.0.0.1:1"),
-        ("{served}/healthz?", 2, "is no walagent"),
+        ("{served}/healthz?", 2, "is not walagent"),
     ],
 )
 async def test_watch_ends_where_no_walagent_answers(
@@ -125,7 +126,7 @@ async def test_watch_ends_where_no_walagent_answers(
     """With --once, it would wait silently and for ever."""
     base = served.url.removesuffix("/v1/shape")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "walagent", "watch", "item", "--once", "--url",
+        sys.executable, "-m", "walagent", "wal", "watch", "item", "--once", "--url",
         url.format(served=base), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, errors = await asyncio.wait_for(process.communicate(), DEADLINE)
@@ -135,7 +136,7 @@ async def test_watch_ends_where_no_walagent_answers(
 async def test_watch_says_that_it_waits() -> None:
     """Once, and goes on: the daemon may start later."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "walagent", "watch", "item", "--url", "http://127.0.0.1:1",
+        sys.executable, "-m", "walagent", "wal", "watch", "item", "--url", "http://127.0.0.1:1",
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""`walagent sync`: processes of their own, each with a temporary slot."""
+"""`walagent serve sync`: processes of their own, each with a temporary slot."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""`walagent sync` when the server restarts, the slot retains too much, or a client stands still."""
+"""`walagent serve sync` when the server restarts, the slot retains too much, or a client rests."""
 
 import asyncio
 import random

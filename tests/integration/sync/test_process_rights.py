@@ -1,4 +1,4 @@
-"""What the login of `walagent sync` needs, and what it gets if something is missing."""
+"""What the login of `walagent serve sync` needs, and what it gets if something is missing."""
 
 import asyncio
 import signal

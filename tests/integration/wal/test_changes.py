@@ -249,7 +249,7 @@ async def test_text_forms_do_not_depend_on_the_servers_settings(
     }
 
 
-async def test_a_publication_that_came_after_the_slot_is_told_with_what_to_do(
+async def test_a_publication_that_came_after_the_slot_is_reported_with_what_to_do(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """Servers before 18 are stuck there; later ones go on, and both are right."""

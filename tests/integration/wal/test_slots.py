@@ -138,10 +138,10 @@ async def test_a_missing_slot_is_a_gap(conn: AsyncConnection, name: str) -> None
     """With what to do."""
     with pytest.raises(GapError, match=name) as caught:
         await check_slot(conn, name, plugin="pgoutput")
-    assert "walagent resync" in caught.value.hint
+    assert "walagent wal resync" in caught.value.hint
 
 
-async def test_a_slot_ahead_of_the_ledger_is_a_gap(
+async def test_a_slot_ahead_of_the_checkpoint_is_a_gap(
     conn: AsyncConnection, dsn: str, name: str
 ) -> None:
     """Somebody moved it; what lies between was never read."""
@@ -205,7 +205,7 @@ async def test_an_invalidated_slot_is_a_gap(conn: AsyncConnection, dsn: str) -> 
         await read_all(conn, dsn, options)
 
 
-async def test_a_plug_in_that_the_server_does_not_allow_is_told_with_the_statement(
+async def test_a_plug_in_that_the_server_does_not_allow_is_reported_with_the_statement(
     conn: AsyncConnection, dsn: str, name: str
 ) -> None:
     """Unquoted, for the quoted form would shut out pgoutput as well."""

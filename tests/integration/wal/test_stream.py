@@ -168,7 +168,7 @@ async def test_a_silent_database_keeps_its_stream(conn: AsyncConnection, dsn: st
         assert len(changes(await read_to(stream, await wal_end(conn)))) == 1
 
 
-async def test_a_second_reader_is_told_that_the_slot_is_busy(
+async def test_a_second_reader_learns_that_the_slot_is_busy(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """And gets it as soon as the first one leaves."""
@@ -246,10 +246,12 @@ async def test_a_slot_that_is_gone_is_a_gap(dsn: str) -> None:
     with pytest.raises(GapError, match="does not exist") as caught:
         async with open_stream(dsn, StreamOptions("never_made", publications=("pub",))):
             pass
-    assert "walagent resync" in caught.value.hint
+    assert "walagent wal resync" in caught.value.hint
 
 
-async def test_a_login_without_replication_is_told_so(conn: AsyncConnection, dsn: str) -> None:
+async def test_a_login_without_replication_is_refused_with_the_reason(
+    conn: AsyncConnection, dsn: str
+) -> None:
     """With the statement that helps."""
     await conn.execute(f"create role plain_{os.getpid()} login".encode())
     try:

@@ -126,7 +126,7 @@ def test_no_value_is_too_odd(oid: int, values: list[str | None], asked: str, ans
     assert texts(ran(one(oid, *values), sql=f"select {asked} from t")) == [(answer,)]
 
 
-def test_columns_of_the_same_name_are_told_apart() -> None:
+def test_columns_of_the_same_name_are_distinguished() -> None:
     """As joins make them."""
     twice = StepResult(
         "t",
@@ -166,7 +166,7 @@ def test_rows_are_bounded_and_it_is_said() -> None:
         ("select list(range) from range(1000000000)", "failed|more than"),
     ],
 )
-def test_what_an_analysis_may_not_do_is_told(sql: str, says: str) -> None:
+def test_what_an_analysis_may_not_do_is_reported(sql: str, says: str) -> None:
     """Files, networks and settings are out of reach, and so are endless loops."""
     limits = AnalysisLimits(seconds=0.5, memory="100MB")
     with pytest.raises(InvalidCallError, match=says):

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from walagent.ask.charts import MOST_BARS, Chart, NoChart, chart_of
-from walagent.cli.plotting import draw, paint
+from walagent.cli.terminal.plotting import draw, paint
 from walagent.rows.rows import ResultColumn, Rows
 
 TEXT, INT, NUMERIC, FLOAT, DATE, TIMESTAMPTZ = 25, 20, 1700, 701, 1082, 1184

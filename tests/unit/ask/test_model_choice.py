@@ -60,5 +60,5 @@ def test_a_mistyped_model_is_answered_with_the_nearest() -> None:
         chosen("gpt4o")
     assert "gpt-4o" in caught.value.hint
     assert "claude" not in caught.value.hint
-    assert "walagent models" in caught.value.hint
+    assert "walagent agents models" in caught.value.hint
     assert chosen("gemini") == GEMINI.name

@@ -46,7 +46,7 @@ def test_a_calculation_of_constants_needs_no_step() -> None:
         (plan(), "there are no steps"),
         (plan(sql("a"), sql("a")), 'two steps have the id "a"'),
         (plan(sql("a", "a")), 'step "a" depends on itself'),
-        (plan(sql("a", "b")), 'step "a" depends on "b", which is no step'),
+        (plan(sql("a", "b")), 'step "a" depends on "b", which does not exist'),
         (plan(sql("a", "b"), sql("b", "a")), "wait for one another: "),
         (plan(sql("a", "c"), sql("b", "a"), sql("c", "b")), "wait for one another: "),
         (plan(sql("a", type="DELETE")), "steps.0.type: Input should be 'SQL'"),
@@ -71,11 +71,16 @@ def test_what_is_wrong_is_said(wrong: Json, says: str) -> None:
     assert says in str(caught.value)
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_every_mistake_is_reported_at_once() -> None:
     """A planner gets one more try, so it hears of all of them."""
     with pytest.raises(InvalidCallError) as caught:
         read_plan(plan(sql("a", "a"), sql("a"), sql("b", "x", tool_input=None)))
-    for says in ('two steps have the id "a"', "itself", '"x", which is no step', 'step "b" needs'):
+    for says in (
+        'two steps have the id "a"',
+        "itself",
+        '"x", which does not exist',
+        'step "b" needs',
+    ):
         assert says in str(caught.value)
 
 

@@ -37,8 +37,11 @@ def step_of(inputs: dict[str, Rows], **queries: str) -> StepResult:
         (rows("a", ("1",), cut="only the first 1 rows"), "not all rows were read"),
         (rows("a b", ("1", "2"), ("1", "2")), "all rows are the same"),
         (rows("a", *[("1",), ("2",)] * 5), "most rows appear more than once"),
-        (rows("a", ("NaN",), ("1",)), "a is no finite number in 1 row"),
-        (rows("a", ("Infinity",), ("-Infinity",), kind=FLOAT), "a is no finite number in 2 rows"),
+        (rows("a", ("NaN",), ("1",)), "a is not a finite number in 1 row"),
+        (
+            rows("a", ("Infinity",), ("-Infinity",), kind=FLOAT),
+            "a is not a finite number in 2 rows",
+        ),
         (rows("percent", ("99",), ("100.5",)), "percent is outside of 0 to 100 in 1 row: 100.5"),
         (rows("paid_pct", ("-1",)), "paid_pct is outside of 0 to 100"),
         (rows("paidPercentage", ("101",), kind=FLOAT), "paidPercentage is outside"),

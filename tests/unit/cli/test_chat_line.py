@@ -2,7 +2,7 @@
 
 import pytest
 
-from walagent.cli.chat_line import WORDS, Line, help_lines, read_line
+from walagent.cli.questions.chat_line import WORDS, Line, help_lines, read_line
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_commands_are_read_in_any_case(line: str, name: str, argument: str) -> N
         ("/", "unknown"),
     ],
 )
-def test_statements_are_told_from_questions(line: str, kind: str) -> None:
+def test_statements_and_questions_are_distinguished(line: str, kind: str) -> None:
     """By their beginning; where a sentence could begin so, PostgreSQL decides."""
     assert read_line(line).kind == kind
 

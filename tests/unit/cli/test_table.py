@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from walagent.cli.table import Below, Column, Dollars, Row, Screen, age, column, lay_out
+from walagent.cli.terminal.table import Below, Column, Dollars, Row, Screen, age, column, lay_out
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 LONG = "a column that was dropped is used by the condition, as is another one"

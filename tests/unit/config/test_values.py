@@ -41,7 +41,7 @@ def refusal(text: str, **variables: str) -> str:
     return f"{caught.value} {caught.value.hint}".strip()
 
 
-def test_an_unknown_key_is_told_with_its_place_and_the_nearest_known_one() -> None:
+def test_an_unknown_key_is_reported_with_its_place_and_the_nearest_known_one() -> None:
     """Path, line, guess and all known keys: enough to mend it without the documentation."""
     said = refusal("workers:\n  slots: 3\n  leese: 10\n")
     assert said == (
@@ -64,7 +64,7 @@ def test_an_unknown_key_is_found_at_every_depth(text: str, said: str) -> None:
     assert said in refusal(text)
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_everything_that_is_wrong_is_reported_at_once() -> None:
     """Nobody has to mend a file mistake by mistake."""
     said = refusal("http:\n  port: many\nworkers:\n  slots: 0\nlog: {level: loud}\n")
     assert "a.yaml:2: http.port: must be an integer" in said
@@ -77,7 +77,7 @@ def test_a_key_that_is_given_twice_is_an_error() -> None:
     assert refusal("log: {level: info}\nhttp: {}\nlog: {}") == ('a.yaml:3: duplicate key "log"')
 
 
-def test_text_that_is_no_yaml_is_told_with_its_line() -> None:
+def test_text_that_is_not_yaml_is_reported_with_its_line() -> None:
     """A bracket that is not closed."""
     assert refusal("log:\n  level: [info").startswith("a.yaml:2: ")
 
@@ -199,7 +199,7 @@ def test_a_variable_can_be_a_number() -> None:
     assert read("http: {port: '${PORT}'}", PORT="99").http.port == 99
 
 
-def test_a_variable_that_is_not_set_is_told_with_its_place() -> None:
+def test_a_variable_that_is_not_set_is_reported_with_its_place() -> None:
     """And how to give it a default."""
     said = refusal("log: {}\ndatabase:\n  dsn: ${NO_SUCH}\n")
     assert said.startswith("a.yaml:3: database.dsn: variable NO_SUCH is not set")
@@ -254,7 +254,7 @@ def test_a_configuration_cannot_be_changed() -> None:
         Config().log.level = "debug"  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     """So are a directory, and bytes that are no text."""
     with pytest.raises(ConfigError, match="does not exist"):
         load_config(tmp_path / "none.yaml", NOTHING)

@@ -125,7 +125,7 @@ def test_nothing_is_required_where_there_are_no_tools() -> None:
     assert request(attachment(tool_choice="required")).choice == ToolChoice("auto")
 
 
-def test_the_model_is_told_how_its_run_ends() -> None:
+def test_the_model_learns_how_its_run_ends() -> None:
     """One that ends after its calls is not asked for closing words."""
     assert "one short sentence that says what" in request(attachment()).system
     once = request(attachment(finish=Finish.AFTER_CALL)).system

@@ -57,7 +57,7 @@ def test_what_is_wrong_is_named_with_its_place(arguments: dict[str, Json], tells
     assert tells in found
 
 
-def test_no_more_than_a_few_problems_are_told_at_once() -> None:
+def test_no_more_than_a_few_problems_are_reported_at_once() -> None:
     """A thousand wrong values do not fill the transcript."""
     found = what_is_wrong(TOOL, {"n": 1, "list": ["x" * 5000] * 1000})
     assert found is not None

@@ -529,7 +529,7 @@ def test_a_circle_is_seen_also_across_a_restart() -> None:
 # A person lets a run go on.
 
 
-def test_limits_count_anew_after_a_retry() -> None:
+def test_limits_count_again_after_a_retry() -> None:
     """A run that had used up its replies gets as many again."""
     steps = circle(3, "ok")
     on = limited(max_steps=3)
@@ -537,7 +537,7 @@ def test_limits_count_anew_after_a_retry() -> None:
     assert move(steps.retried(), on) == Ask()
 
 
-def test_corrections_count_anew_after_a_retry() -> None:
+def test_corrections_count_again_after_a_retry() -> None:
     """The model gets another chance to be corrected."""
     steps = Steps()
     for n in range(MAX_CORRECTIONS):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from walagent.cli.resync import read_choice
+from walagent.cli.wal.resync import read_choice
 from walagent.errors import ConfigError
 from walagent.intake.known_rows import RowTime, is_known
 from walagent.store.gaps import GapChoice

@@ -122,7 +122,7 @@ def test_json_is_given_as_json() -> None:
     assert (found["new"], found["old"]) == (expected, expected)
 
 
-def test_what_holds_json_is_told_by_the_relation() -> None:
+def test_the_relation_decides_what_holds_json() -> None:
     """A column may have become JSON since the agent was attached, or have been it until then."""
     on = attachment(json_columns={"a": "json", "d": "jsonb"}, whole_row=True)
     types = {"a": 25, "b": 3802, "c": 114, "d": 20000}  # d: a domain

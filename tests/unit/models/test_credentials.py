@@ -100,7 +100,7 @@ def test_no_repr_shows_a_key() -> None:
     assert "s3cret" not in repr(find_endpoint(spec(credential="K"), OPENAI, secrets))
 
 
-def test_an_unknown_provider_is_told_the_known_ones() -> None:
+def test_an_unknown_provider_is_reported_with_the_known_ones() -> None:
     """As every name that is wrong."""
     with pytest.raises(ConfigError) as caught:
         build_model(ModelSpec("m", "gemini", "x"), environ={})

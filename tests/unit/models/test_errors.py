@@ -91,7 +91,7 @@ def test_whatever_the_header_says_it_is_a_wait_or_none(text: str) -> None:
     assert seconds is None or 0 <= seconds <= 3_600
 
 
-def test_anthropics_empty_account_is_told_by_its_words() -> None:
+def test_anthropics_empty_account_is_reported_by_its_words() -> None:
     """It comes as a malformed request.  The same words quoted from a row mean nothing."""
     words = "Your credit balance is too low to access the Anthropic API. Please go to Plans"
     error = error_for(Failure(400, "invalid_request_error", words), SPEC, REQUEST)

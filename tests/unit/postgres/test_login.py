@@ -50,7 +50,7 @@ def test_what_passes_by_itself_is_no_refusal(words: str, sqlstate: str | None) -
     assert sqlstate_of(_TO + words) == sqlstate
 
 
-def test_of_several_lines_the_servers_own_is_told() -> None:
+def test_of_several_lines_the_servers_own_is_reported() -> None:
     """Libpq tells of every address that it has tried."""
     words = (
         f'{_TO}Connection refused\n\tIs the server running?\n{_TO}FATAL:  role "app" does not exist'

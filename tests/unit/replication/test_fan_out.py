@@ -33,9 +33,7 @@ async def test_every_reader_gets_every_item() -> None:
         assert await take(other, 6) == transaction(10) + transaction(20)
 
 
-async def test_a_reader_that_lags_is_told_what_it_missed_and_goes_on_with_a_whole_transaction() -> (
-    None
-):
+async def test_a_reader_that_lags_learns_what_it_missed_and_gets_a_whole_transaction() -> None:
     """Nobody waits for it, and it never sees half a transaction without being told."""
     fan_out = FanOut()
     with fan_out.subscribe(limit=7) as slow:

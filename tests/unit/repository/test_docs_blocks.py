@@ -98,11 +98,14 @@ def _commands(block: Block) -> Iterator[list[str]]:
 
 def _parse(arguments: list[str]) -> None:
     """Let click read the words, up to where it would run the command."""
+    found: click.Command = main
     context = click.Context(main, **main.context_settings)
-    name, *rest = arguments
-    command = main.get_command(context, name)
-    assert command is not None, name
-    with command.make_context(name, rest, parent=context):
+    while isinstance(found, click.Group) and arguments:
+        name, *arguments = arguments
+        command = found.get_command(context, name)
+        assert command is not None, name
+        found = command
+    with found.make_context(found.name, arguments, parent=context):
         pass
 
 

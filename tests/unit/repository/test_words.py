@@ -28,7 +28,27 @@ BANNED = {
     "time-outs?": "timeout",
     "cannot be had": "is unavailable",
 }
+# Phrases that read as if translated, and what to say instead; in pages, comments, docstrings and
+# messages.  What is generated from comments in the database is not checked.
+STIFF = {
+    r"one's own": "your own",
+    r"nobody's": "without a …, or of no …",
+    r"nobody (?:asks|asked) for": "that is not requested",
+    r"(?:to|of|by|does|than) who(?! (?:is|are|has|have|it))": "the role, person or principal that",
+    r"(?<!\w )for who": "the role, person or principal that",
+    r"it is not is": "other … are",
+    r"(?-i:Who) (?:is not|has|reads|leaves)": "a person who …",
+}
+# The same, in pages and messages: a note "is not an error".
+NO_THING = re.compile(
+    r"(?<!there )\b(?:is|are|was|were) no (?!longer|more\b|other\b|less\b|such\b|\w+er\b)[a-z]",
+    re.IGNORECASE,
+)
+NOT_OURS = {"docs/reference/schema.md"}  # of comments in the database
+# Words that names of tests do not use, beside those above.
+IN_NAMES = {"dear", "told", "mends", "mended", "lane", "lanes", "ledger", "anew", "whoever"}
 WORDS = re.compile(rf"\b({'|'.join(BANNED)})\b", re.IGNORECASE)
+PHRASES = re.compile(rf"\b(?:{'|'.join(STIFF)})\b", re.IGNORECASE)
 PERSONS = re.compile(r"(?<![\w\[-])(we|our|us)(?![\w-])")  # in messages and help; not [us]
 
 SQL_TEXT = re.compile(r"--[^\n]*|'(?:[^']|'')*'")
@@ -61,7 +81,7 @@ def _messages(path: Path) -> Iterator[Text]:
         for node in ast.walk(tree)
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
-    if path.parent.name == "cli":
+    if "cli" in path.parts:
         docstrings = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and id(node) not in docstrings:
@@ -102,7 +122,12 @@ def _name(path: Path) -> str:
 
 def _found(path: Path) -> list[str]:
     """List every banned word of a file as ``file:line: word``."""
-    found = [(line, text, WORDS) for line, text in _texts(path)]
+    texts = list(_texts(path))
+    found = [(line, text, WORDS) for line, text in texts]
+    if not _name(path).startswith("migrations/") and _name(path) not in NOT_OURS:
+        found += [(line, text, PHRASES) for line, text in texts]
+        messages = _messages(path) if path.suffix == ".py" else texts
+        found += [(line, text, NO_THING) for line, text in messages if path.suffix != ".sql"]
     if path.suffix == ".py" and _name(path) != STOP_WORDS:
         found += [(line, text, PERSONS) for line, text in _messages(path)]
     return [
@@ -120,3 +145,19 @@ def _without_code(text: str) -> str:
 def test_no_file_uses_a_banned_word() -> None:
     """A banned word in a new place is reported with its line."""
     assert [hit for path in _files() for hit in _found(path)] == []
+
+
+def test_names_of_tests_are_in_the_voice() -> None:
+    """A name is read in every report: no banned word, and an article that fits."""
+    names = {
+        (path, name)
+        for path in (ROOT / "tests").rglob("*.py")
+        for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))
+    }
+    assert len(names) > 1000
+    wrong = [
+        f"{_name(path)}: {name}"
+        for path, name in sorted(names)
+        if IN_NAMES.intersection(name.split("_")) or re.search(r"_a_(?!one_)[aeio]\w", name)
+    ]
+    assert wrong == []

@@ -110,14 +110,14 @@ def test_no_secret_gets_into_a_line(form: Format) -> None:
     assert "postgresql://me:***@db/app" in stream.getvalue()
 
 
-def test_an_error_of_ours_is_told_by_class_and_sentence() -> None:
+def test_an_error_of_ours_is_reported_by_class_and_sentence() -> None:
     """`error=error` writes what a person needs to know."""
     stream = _configured()
     log.error("daemon.stopped", error=ConfigError("no such slot\nsecond line"))
     assert json.loads(stream.getvalue())["error"] == "ConfigError: no such slot"
 
 
-def test_an_error_of_postgresql_is_told_by_its_code() -> None:
+def test_an_error_of_postgresql_is_reported_by_its_code() -> None:
     """PostgreSQL quotes values in its messages, so only class and SQLSTATE are written."""
     stream = _configured()
     error = psycopg.errors.UniqueViolation("Key (email)=(a@example.com) already exists.")

@@ -84,7 +84,7 @@ async def test_arguments_arrive_as_their_annotations_say() -> None:
     assert told == "1 1 low <Kind.BUG: 'bug'> Place(street='x', no=1) None"
 
 
-async def test_wrong_arguments_are_told_and_the_function_is_not_called() -> None:
+async def test_wrong_arguments_are_reported_and_the_function_is_not_called() -> None:
     """Each with its name."""
     with pytest.raises(
         ToolFailedError, match=r"post refuses these arguments: ticket_id: .*level: "

@@ -26,7 +26,7 @@ def test_the_confirmed_position_never_moves_back_nor_past_what_was_received(
         before = state.flushed
 
 
-def test_there_is_something_to_tell_until_it_was_told() -> None:
+def test_there_is_something_to_report_until_it_was_reported() -> None:
     """Confirming the same again is no news."""
     state = feedback()
     assert state.confirm(Lsn(5), Lsn(9))

@@ -110,7 +110,7 @@ def test_rows_follow_the_relation_as_it_is_described_last() -> None:
     ]
 
 
-def test_what_the_ledger_has_is_left_out() -> None:
+def test_what_the_checkpoint_has_is_left_out() -> None:
     """A transaction is skipped iff its commit LSN is below the checkpoint's end LSN."""
     into = reader(start=140)
     known = read(encode.begin(100), T, encode.insert(1, row(1)), encode.commit(100), into=into)

@@ -16,14 +16,18 @@ export function multiplexed(url, options = {}) {
     const target = new URL(request?.url ?? String(input), globalThis.location?.href);
     const method = (init?.method ?? request?.method ?? "GET").toUpperCase();
     const asked = target.searchParams;
-    if (!kind || method !== "GET" || asked.get("live") !== "true" || asked.get("live_sse") === "true") return plain(input, init);
+    if (!kind || method !== "GET" || asked.get("live") !== "true" || asked.get("live_sse") === "true")
+      return plain(input, init);
     const authorization = new Headers(init?.headers ?? request?.headers).get("authorization") ?? "";
     const token = authorization.replace(/^bearer +/i, "");
     let line = lines.get(token);
     if (!line) lines.set(token, (line = new Line(kind, address, token)));
     const answer = await line.ask(target.pathname + target.search, init?.signal ?? request?.signal);
     if (!answer || answer.status === TOO_LARGE) return plain(input, init);
-    return new Response(WITHOUT_BODY.has(answer.status) ? null : answer.body, { status: answer.status, headers: answer.headers });
+    return new Response(WITHOUT_BODY.has(answer.status) ? null : answer.body, {
+      status: answer.status,
+      headers: answer.headers,
+    });
   };
 }
 

@@ -44,7 +44,13 @@ export interface Draft {
   limits: Record<keyof Limits, string>;
 }
 
-export const LIMITS: readonly { name: keyof Limits; title: string; unit: string; isNeeded?: boolean; isDecimal?: boolean }[] = [
+export const LIMITS: readonly {
+  name: keyof Limits;
+  title: string;
+  unit: string;
+  isNeeded?: boolean;
+  isDecimal?: boolean;
+}[] = [
   { name: "max_steps", title: "Max steps", unit: "replies of the model in a run", isNeeded: true },
   { name: "max_seconds", title: "Max time", unit: "seconds of a run", isNeeded: true },
   { name: "max_attempts", title: "Max attempts", unit: "failed attempts of a run", isNeeded: true },
@@ -76,7 +82,8 @@ export function changedParts(draft: Draft, version: AgentVersion): string[] {
   const was = draftOf(version);
   const parts = draft.model === was.model ? [] : [`model ${was.model} → ${draft.model}`];
   for (const { name, title } of LIMITS)
-    if (draft.limits[name].trim() !== was.limits[name]) parts.push(`${title.toLowerCase()} ${was.limits[name] || "none"} → ${draft.limits[name].trim() || "none"}`);
+    if (draft.limits[name].trim() !== was.limits[name])
+      parts.push(`${title.toLowerCase()} ${was.limits[name] || "none"} → ${draft.limits[name].trim() || "none"}`);
   return parts;
 }
 
@@ -86,7 +93,11 @@ export function isChanged(draft: Draft, version: AgentVersion): boolean {
 
 /** The values that the server takes. */
 export function valuesOf(draft: Draft): Params {
-  return { model: draft.model, system_prompt: draft.system_prompt, ...Object.fromEntries(LIMITS.map(({ name }) => [name, draft.limits[name].trim() || null])) };
+  return {
+    model: draft.model,
+    system_prompt: draft.system_prompt,
+    ...Object.fromEntries(LIMITS.map(({ name }) => [name, draft.limits[name].trim() || null])),
+  };
 }
 
 const keyOf = (agent: string) => `walagent:draft:${agent}`;

@@ -16,40 +16,49 @@ interface Batch {
 }
 
 /** Act on the runs with these IDs, or on all that match. */
-export async function actOnMany(action: BulkAction, runs: readonly string[] | RunFilter, total: number, reason = ""): Promise<void> {
-  let stopped = false;
+export async function actOnMany(
+  action: BulkAction,
+  runs: readonly string[] | RunFilter,
+  total: number,
+  reason = "",
+): Promise<void> {
+  const asked = { toStop: false };
   let done = 0;
-  let close = () => {};
+  let close: (() => void) | undefined;
   const show = () => {
-    close();
+    close?.();
     close = toast(
       <>
         {DOING[action]} {number(total)} runs: {number(done)} {DONE[action]}
       </>,
-      { state: "running", stays: true, action: { label: "Stop", run: () => (stopped = true) } },
+      { state: "running", stays: true, action: { label: "Stop", run: () => (asked.toStop = true) } },
     );
   };
   if (total > 100) show();
   try {
     if (isList(runs)) {
-      for (let at = 0; at < runs.length && !stopped; at += 500) {
+      for (let at = 0; at < runs.length && !asked.toStop; at += 500) {
         const { result } = await mutate<Batch>(`${action}_runs`, { runs: runs.slice(at, at + 500), reason });
         done += Number(result.done);
         if (total > 100) show();
       }
     } else {
       let before: string | null = "";
-      while (before !== null && !stopped) {
-        const sent: { result: Batch } = await mutate<Batch>(`${action}_matching`, { ...filterParams(runs), before, reason });
+      while (before !== null && !asked.toStop) {
+        const sent: { result: Batch } = await mutate<Batch>(`${action}_matching`, {
+          ...filterParams(runs),
+          before,
+          reason,
+        });
         done += Number(sent.result.done);
         before = sent.result.last;
         if (total > 100) show();
       }
     }
-    close();
-    toast(`${number(done)} ${done === 1 ? "run" : "runs"} ${DONE[action]}${stopped ? ", then stopped" : ""}.`);
+    close?.();
+    toast(`${number(done)} ${done === 1 ? "run" : "runs"} ${DONE[action]}${asked.toStop ? ", then stopped" : ""}.`);
   } catch (error) {
-    close();
+    close?.();
     toastProblem(error);
   }
 }

@@ -4,9 +4,7 @@ import { useSyncExternalStore } from "react";
 import { at } from "./base";
 
 export type Connection =
-  | { state: "live" }
-  | { state: "reconnecting"; since: number }
-  | { state: "caught-up"; since: number };
+  { state: "live" } | { state: "reconnecting"; since: number } | { state: "caught-up"; since: number };
 
 /** Milliseconds of silence before the page says so. */
 export const GRACE = 3_000;
@@ -26,8 +24,7 @@ function set(next: Connection): void {
 export function answered(): void {
   lastAnswer = Date.now();
   if (current.state !== "reconnecting") return;
-  const lost = Date.now() - current.since;
-  if (lost < GRACE) return set({ state: "live" });
+  if (lasted(current) < GRACE) return set({ state: "live" });
   const back: Connection = { state: "caught-up", since: Date.now() };
   set(back);
   setTimeout(() => current === back && set({ state: "live" }), SHOWN);
@@ -42,7 +39,9 @@ export function unanswered(): void {
 
 async function ask(): Promise<void> {
   if (current.state !== "reconnecting") return;
-  const response = await fetch(at("v1/session"), { credentials: "same-origin", cache: "no-store" }).catch(() => undefined);
+  const response = await fetch(at("v1/session"), { credentials: "same-origin", cache: "no-store" }).catch(
+    () => undefined,
+  );
   if (response && response.status < 500) answered();
   else setTimeout(ask, PAUSE);
 }
@@ -56,7 +55,12 @@ export function useConnection(): Connection {
   return useSyncExternalStore(watch, () => current);
 }
 
+/** Milliseconds since a change of state. */
+export function lasted(connection: { since: number }): number {
+  return Date.now() - connection.since;
+}
+
 /** Whether the page says that it has no connection: one lost request is no reason to hold an action. */
 export function isAway(): boolean {
-  return current.state === "reconnecting" && Date.now() - current.since >= GRACE;
+  return current.state === "reconnecting" && lasted(current) >= GRACE;
 }

@@ -29,8 +29,10 @@ function common(a: readonly string[], b: readonly string[]): [number, number][] 
     const length = new Uint32Array((rows + 1) * width);
     const at = (i: number, j: number) => length[i * width + j] ?? 0;
     for (let i = rows - 1; i >= 0; i--)
-      for (let j = columns - 1; j >= 0; j--) length[i * width + j] = a[start + i] === b[start + j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
-    for (let i = 0, j = 0; i < rows && j < columns; )
+      for (let j = columns - 1; j >= 0; j--)
+        length[i * width + j] =
+          a[start + i] === b[start + j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+    for (let i = 0, j = 0; i < rows && j < columns;)
       if (a[start + i] === b[start + j]) found.push([start + i++, start + j++]);
       else if (at(i + 1, j) >= at(i, j + 1)) i++;
       else j++;
@@ -44,7 +46,7 @@ function marked(words: readonly string[], kept: ReadonlySet<number>): Part[] {
   words.forEach((text, i) => {
     const last = parts.at(-1);
     const isMarked = !kept.has(i);
-    if (last && last.isMarked === isMarked) last.text += text;
+    if (last?.isMarked === isMarked) last.text += text;
     else parts.push({ text, isMarked });
   });
   return parts;
@@ -68,7 +70,8 @@ export function diff(before: string, after: string): DiffLine[] {
         const same = common(was, is);
         dels.push({ kind: "del", number: i + n + 1, parts: marked(was, new Set(same.map(([left]) => left))) });
         adds.push({ kind: "add", number: j + n + 1, parts: marked(is, new Set(same.map(([, right]) => right))) });
-      } else if (i + n < toA) dels.push({ kind: "del", number: i + n + 1, parts: [{ text: old ?? "", isMarked: false }] });
+      } else if (i + n < toA)
+        dels.push({ kind: "del", number: i + n + 1, parts: [{ text: old ?? "", isMarked: false }] });
       else adds.push({ kind: "add", number: j + n + 1, parts: [{ text: now ?? "", isMarked: false }] });
     }
     lines.push(...dels, ...adds);

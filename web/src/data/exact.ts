@@ -13,6 +13,13 @@ export class Exact {
   }
 }
 
+/** A value of JSON as text: texts as they are, none as nothing, what has parts as JSON. */
+export function textOf(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  if (value instanceof Exact) return value.text;
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
 
 /** Parse JSON; a number that JavaScript would write in another way is an `Exact`, where the browser shows its source. */
@@ -22,10 +29,15 @@ export function exactly(text: string): object {
 
 /** The same of an answer of the server, where only large integers are at stake. */
 export function parsed(text: string): unknown {
-  return /\d{16}/.test(text) ? parse(text, (value, source) => Math.abs(value) > Number.MAX_SAFE_INTEGER && /^-?\d+$/.test(source)) : JSON.parse(text);
+  return /\d{16}/.test(text)
+    ? parse(text, (value, source) => Math.abs(value) > Number.MAX_SAFE_INTEGER && /^-?\d+$/.test(source))
+    : JSON.parse(text);
 }
 
 function parse(text: string, loses: (value: number, source: string) => boolean): object {
-  const reviver: Reviver = (_, value, context) => (typeof value === "number" && context?.source !== undefined && loses(value, context.source) ? new Exact(context.source) : value);
+  const reviver: Reviver = (_, value, context) =>
+    typeof value === "number" && context?.source !== undefined && loses(value, context.source)
+      ? new Exact(context.source)
+      : value;
   return JSON.parse(text, reviver) as object;
 }

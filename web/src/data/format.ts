@@ -10,7 +10,7 @@ export function number(value: number | string | null | undefined): string {
 /** A count: 12,408, and 1.2 M from a million on. */
 export function count(value: number | string | null | undefined): string {
   const n = Number(value ?? 0);
-  if (n >= 1e9) return `${(n / 1e9).toFixed(1)} G`;
+  if (n >= 999.95e6) return `${(n / 1e9).toFixed(1)} G`;
   return n >= 1e6 ? `${(n / 1e6).toFixed(1)} M` : number(n);
 }
 
@@ -19,19 +19,23 @@ export function atLeast(value: number | string, isLeast: boolean): string {
   return isLeast ? `${number(value)}+` : number(value);
 }
 
-/** Dollars: four digits up to a cent; a model without a price has none. */
+/** Dollars: four digits below a cent; a model without a price has none. */
 export function money(value: number | string | null | undefined): string {
   if (value === null || value === undefined || value === "") return "no price";
   const n = Number(value);
+  if (n < 0) return `-${money(-n)}`;
+  if (n > 0 && n < 0.00005) return "<$0.0001";
   if (n === 0) return "$0.00";
-  return Math.abs(n) < 0.01 ? `$${n.toFixed(4)}` : `$${n.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+  return n < 0.01
+    ? `$${n.toFixed(4)}`
+    : `$${n.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
 /** A duration in milliseconds: 54 ms, 1.1 s, 4 min 7 s, 3 h 5 min, 6 d 23 h. */
 export function duration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined || Number.isNaN(ms)) return "";
   if (ms < 0.95) return ms <= 0 ? "0 ms" : "<1 ms";
-  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
   const s = ms / 1_000;
   if (s < 59.95) return `${s < 10 ? s.toFixed(1).replace(/\.0$/, "") : Math.round(s)} s`;
   const whole = Math.round(s);
@@ -88,7 +92,9 @@ function fine(ms: number): string {
 }
 
 export function day(iso: string, zone: string): string {
-  return new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: zone }).format(new Date(iso));
+  return new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: zone }).format(
+    new Date(iso),
+  );
 }
 
 /** The time of day, such as 08:05. */
@@ -105,8 +111,14 @@ export function absolute(iso: string, zone: string): string {
   const at = new Date(iso);
   const time = (timeZone: string) =>
     new Intl.DateTimeFormat("en-GB", {
-      day: "numeric", month: "short", year: "numeric",
-      hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZone,
+      day: "numeric",
+      month: "short",
+      year: "numeric",
+      hour: "2-digit",
+      minute: "2-digit",
+      second: "2-digit",
+      fractionalSecondDigits: 3,
+      timeZone,
     }).format(at);
   const utc = `${time("UTC")} UTC`;
   return zone === "UTC" ? utc : `${time(zone)} ${zone}\n${utc}`;
@@ -115,9 +127,4 @@ export function absolute(iso: string, zone: string): string {
 /** The table without the schema that need not be named, as psql shows it. */
 export function tableName(relation: string): string {
   return relation.replace(/^public\./, "");
-}
-
-/** The page of a table, whose name can have any character. */
-export function tablePath(relation: string): string {
-  return `/tables/${encodeURIComponent(relation)}`;
 }

@@ -19,7 +19,13 @@ export async function mutate<T = unknown>(
   shapes: readonly Rows[] = [],
 ): Promise<Mutated<T>> {
   // Sent into a lost connection, nobody could say whether it was done.
-  if (isAway()) throw new Refused(0, "Not sent: the page has no connection.", undefined, "Do it again when the connection is back.");
+  if (isAway())
+    throw new Refused(
+      0,
+      "Not sent: the page has no connection.",
+      undefined,
+      "Do it again when the connection is back.",
+    );
   const done = await request<Mutated<T>>("POST", `v1/mutations/console.${name}`, args);
   if (shapes.length) await settled(done.txid, shapes);
   return done;

@@ -1,8 +1,8 @@
 /** Named queries that are read once: pages of lists, details, figures. */
-import { useCallback, useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useEffectEvent, useState } from "react";
 
 import { noteClock } from "./clock";
-import { type Refused, request } from "./request";
+import { type Refused, refused, request } from "./request";
 
 export type Params = Readonly<Record<string, string | number | null | undefined>>;
 
@@ -44,30 +44,33 @@ export interface Once<T> {
  *
  * Rows of the former parameters stay until the new ones are there.
  */
-export function useQueryOnce<T>(name: string, params: Params = {}, options: { every?: number; skip?: boolean } = {}): Once<T> {
+export function useQueryOnce<T>(
+  name: string,
+  params: Params = {},
+  options: { every?: number; skip?: boolean } = {},
+): Once<T> {
   const [rows, setRows] = useState<readonly T[] | null>(null);
   const [error, setError] = useState<Refused | null>(null);
   const [isLoading, setLoading] = useState(!options.skip);
   const [turn, setTurn] = useState(0);
-  const wanted = useRef(params);
-  wanted.current = params;
   const id = `${name}?${JSON.stringify(params)}`;
   const { every, skip = false } = options;
+  const read = useEffectEvent(() => readTogether<T>(id, name, params));
 
   useEffect(() => {
     if (skip) return;
     let stopped = false;
     setLoading(true);
-    readTogether<T>(id, name, wanted.current)
+    read()
       .then((found) => {
         if (stopped) return;
         setRows(found);
         setError(null);
         setLoading(false);
       })
-      .catch((problem: Refused) => {
+      .catch((problem: unknown) => {
         if (stopped) return;
-        setError(problem);
+        setError(refused(problem));
         setLoading(false);
       });
     return () => {

@@ -82,11 +82,19 @@ export const useQuestions = () => {
 };
 
 /** The plan of the question that is answered in a session, and the results so far. */
-export function useProgress(session: string): { plan: readonly PlanStep[]; results: readonly Done[]; isPlanned: boolean } {
+export function useProgress(session: string): {
+  plan: readonly PlanStep[];
+  results: readonly Done[];
+  isPlanned: boolean;
+} {
   const { rows } = useShape<Done>("question_steps", (row) => `${row.run_id}/${row.seq}`, { session });
   const steps = [...rows].sort((a, b) => a.seq - b.seq);
   const planned = steps.filter((each) => each.plan !== null).at(-1);
-  return { plan: (planned?.plan ?? []).map(complete), results: steps.filter((each) => each.kind === "result"), isPlanned: planned !== undefined };
+  return {
+    plan: (planned?.plan ?? []).map(complete),
+    results: steps.filter((each) => each.kind === "result"),
+    isPlanned: planned !== undefined,
+  };
 }
 
 const complete = (step: Question["plan"][number]): PlanStep => ({ ...step, depends_on: step.depends_on ?? [] });
@@ -121,3 +129,7 @@ export function answerOf(question: Question): Answer {
     cost: question.cost === null ? null : Number(question.cost),
   };
 }
+
+const NUMBERS = new Set([20, 21, 23, 700, 701, 790, 1700]); // types: int8, int2, int4, float4, float8, money, numeric
+/** Whether values of the type with this OID are numbers. */
+export const isNumber = (type: number | undefined): boolean => type !== undefined && NUMBERS.has(type);

@@ -22,7 +22,10 @@ interface Change {
 const KEPT = 250; // milliseconds in which the rows of a recorded reply arrive
 
 /** Follow the replies of a run, or those that will be posted in a thread; returns how to stop. */
-export function followReplies(where: { run: string } | { thread: string }, changed: (now: Writing[]) => void): () => void {
+export function followReplies(
+  where: { run: string } | { thread: string },
+  changed: (now: Writing[]) => void,
+): () => void {
   let now = new Map<number, Writing>();
   let source: EventSource | undefined;
   const show = () => changed([...now.values()].filter((each) => each.text));
@@ -52,7 +55,10 @@ export function followReplies(where: { run: string } | { thread: string }, chang
     forget();
   };
   // A hidden page gives back its connection: a browser has six for all pages of a server.
-  const turn = () => (document.hidden ? close() : open());
+  const turn = () => {
+    if (document.hidden) close();
+    else open();
+  };
   document.addEventListener("visibilitychange", turn);
   open();
   return () => {

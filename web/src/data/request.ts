@@ -15,13 +15,20 @@ export class Refused extends Error {
   }
 }
 
+/** Any error as one that can be shown. */
+export function refused(error: unknown): Refused {
+  return error instanceof Refused
+    ? error
+    : new Refused(0, error instanceof Error ? error.message : String(error), undefined, "Load the page again.");
+}
+
 interface Problem {
   message?: string;
   code?: string;
   hint?: string;
 }
 
-let signedOut: () => void = () => {};
+let signedOut: (() => void) | undefined;
 
 /** Call *then* when the server says that nobody is signed in. */
 export function whenSignedOut(then: () => void): void {
@@ -30,7 +37,7 @@ export function whenSignedOut(then: () => void): void {
 
 /** Show the sign-in: the server knows no session. */
 export function endSession(): void {
-  signedOut();
+  signedOut?.();
 }
 
 export async function request<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
@@ -39,8 +46,13 @@ export async function request<T>(method: string, path: string, body?: unknown, s
   const text = await response.text();
   if (response.ok) return (text ? parsed(text) : undefined) as T;
   const problem = parse(text);
-  if (response.status === 401 && !path.startsWith("v1/session")) signedOut();
-  throw new Refused(response.status, problem.message ?? `The server answered ${response.status}.`, problem.code, problem.hint);
+  if (response.status === 401 && !path.startsWith("v1/session")) signedOut?.();
+  throw new Refused(
+    response.status,
+    problem.message ?? `The server answered ${response.status}.`,
+    problem.code,
+    problem.hint,
+  );
 }
 
 async function send(method: string, path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
@@ -57,7 +69,12 @@ async function send(method: string, path: string, body: unknown, signal?: AbortS
   } catch (error) {
     if (signal?.aborted) throw error;
     unanswered();
-    throw new Refused(0, "The server did not answer.", undefined, "Check that walagent runs: systemctl status walagent");
+    throw new Refused(
+      0,
+      "The server did not answer.",
+      undefined,
+      "Check that walagent runs: systemctl status walagent",
+    );
   }
 }
 

@@ -9,8 +9,16 @@ import { type Params, useQueryOnce } from "./queries";
 import { useShape } from "./shapes";
 
 export type RunState =
-  | "pending" | "running" | "waiting_approval" | "waiting_retry" | "needs_review"
-  | "succeeded" | "failed" | "dead" | "cancelled" | "skipped";
+  | "pending"
+  | "running"
+  | "waiting_approval"
+  | "waiting_retry"
+  | "needs_review"
+  | "succeeded"
+  | "failed"
+  | "dead"
+  | "cancelled"
+  | "skipped";
 
 /** `runs`: one page, newest first; parameters: `RUN_FILTERS`, before (an ID), limit. */
 export interface RunRow {
@@ -40,7 +48,19 @@ export interface RunRow {
 }
 
 /** The tokens of the filter bar; each is a parameter of `runs`, `runs_count` and of bulk actions. */
-export const RUN_FILTERS = ["state", "agent", "table", "key", "kind", "reason", "sqlstate", "since", "ended", "tenant", "q"] as const;
+export const RUN_FILTERS = [
+  "state",
+  "agent",
+  "table",
+  "key",
+  "kind",
+  "reason",
+  "sqlstate",
+  "since",
+  "ended",
+  "tenant",
+  "q",
+] as const;
 export type RunFilter = Partial<Record<(typeof RUN_FILTERS)[number], string>>;
 
 /** All parameters of a filter, as the queries want them; `table` is a word of the shape protocol. */
@@ -53,7 +73,7 @@ export interface RunDetail extends RunRow {
   model: string | null;
   run_as: string | null;
   change: Change | null;
-  merged: Change[];
+  merged: Change[] | null;
   commit_lsn: string | null;
   ordinal: number | null;
   changes: number | null;
@@ -73,7 +93,7 @@ export interface RunDetail extends RunRow {
   working_ms: number | null;
   system_prompt: string | null;
   /** By tool: the columns that its arguments are bound to. */
-  bound: Record<string, Record<string, string>>;
+  bound: Record<string, Record<string, string>> | null;
 }
 
 export interface Change {
@@ -130,7 +150,10 @@ export interface RowChange {
   new: Record<string, unknown> | null;
 }
 
-export type Part = { text: string } | { call: string; name: string; arguments: Record<string, unknown> | null; raw?: string } | { thinking: unknown };
+export type Part =
+  | { text: string }
+  | { call: string; name: string; arguments: Record<string, unknown> | null; raw?: string }
+  | { thinking: unknown };
 
 /** `run_chain`: the causes of a run, the run, and the runs that it caused; parameter: run. */
 export interface ChainRow {
@@ -185,7 +208,7 @@ export interface ApprovalDetail extends ApprovalRow {
   /** Every argument as text, bound ones first. */
   shown: ShownArgument[];
   arguments_text: string;
-  types: Record<string, string>;
+  types: Record<string, string> | null;
   content: Record<string, unknown> | null;
   effect: string | null;
   function: string | null;
@@ -204,7 +227,7 @@ export interface FailureRow {
   message: string | null;
   agent: string | null;
   tool: string | null;
-  versions: Record<string, number>;
+  versions: Record<string, number> | null;
   runs: string;
   spark: number[];
   first_at: string;
@@ -269,8 +292,10 @@ export function isOpen(state: RunState): boolean {
 
 const idOf = (row: { id: string }) => row.id;
 
-export const useRuns = (filter: RunFilter, limit: number) => useShape<RunRow>("runs", idOf, { ...filterParams(filter), before: "", limit: String(limit) });
-export const useRunsCount = (filter: RunFilter) => useQueryOnce<{ count: string; is_least: boolean }>("runs_count", filterParams(filter), { every: 15_000 });
+export const useRuns = (filter: RunFilter, limit: number) =>
+  useShape<RunRow>("runs", idOf, { ...filterParams(filter), before: "", limit: String(limit) });
+export const useRunsCount = (filter: RunFilter) =>
+  useQueryOnce<{ count: string; is_least: boolean }>("runs_count", filterParams(filter), { every: 15_000 });
 export const useRun = (run: string) => useShape<RunDetail>("run", idOf, { run });
 export const useSteps = (run: string) => {
   const live = useShape<Step>("run_steps", (step) => `${step.run_id}/${step.seq}`, { run });
@@ -282,8 +307,10 @@ export const useApprovals = () => {
   return { ...live, rows: useMemo(() => [...live.rows].sort((a, b) => Number(a.id) - Number(b.id)), [live.rows]) };
 };
 export const useApproval = (id: string) => useQueryOnce<ApprovalDetail>("approval", { id }, { skip: !id });
-export const useApprovalHistory = (params: Params, skip = false) => useQueryOnce<ApprovalRow>("approval_history", { tool: "", before: "", limit: 50, ...params }, { skip });
-export const useFailures = (since: string, q = "") => useQueryOnce<FailureRow>("failures", { since, q }, { every: 10_000 });
+export const useApprovalHistory = (params: Params, skip = false) =>
+  useQueryOnce<ApprovalRow>("approval_history", { tool: "", before: "", limit: 50, ...params }, { skip });
+export const useFailures = (since: string, q = "") =>
+  useQueryOnce<FailureRow>("failures", { since, q }, { every: 10_000 });
 export const useWaits = () => useShape<WaitRow>("waits", idOf);
 export const useHome = () => useQueryOnce<HomeRow>("home", {}, { every: 5_000 });
 export const useThroughput = () => useQueryOnce<MinuteRow>("throughput", {}, { every: 15_000 });

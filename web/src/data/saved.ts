@@ -21,6 +21,7 @@ export function useSavedFilters(): readonly SavedFilter[] {
   return useMemo(() => rows.toSorted((a, b) => a.name.localeCompare(b.name)), [rows]);
 }
 
-export const saveFilter = ({ name, query }: { name: string; query: string }) => mutate("save_filter", { name, query }, shown());
+export const saveFilter = ({ name, query }: { name: string; query: string }) =>
+  mutate("save_filter", { name, query }, shown());
 
 export const removeFilter = (name: string) => mutate("remove_filter", { name }, shown());

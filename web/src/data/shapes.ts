@@ -1,16 +1,13 @@
 /** Live rows: one Electric collection for each named query and its parameters. */
 import { electricCollectionOptions } from "@tanstack/electric-db-collection";
-import { type Collection, createCollection, type NonSingleResult, useLiveQuery } from "@tanstack/react-db";
+import { createCollection, useLiveQuery } from "@tanstack/react-db";
 
 import { at } from "./base";
 import { exactly } from "./exact";
 import { shapeFetch } from "./fetch";
 import { endSession } from "./request";
 
-export type Value = string | number | boolean | null | object;
-export type Row = Record<string, Value>;
-/** The rows of one shape. */
-export type Rows = Collection<Row, string | number> & NonSingleResult;
+export type Row = Record<string, unknown>;
 type Params = Readonly<Record<string, string>>;
 
 /** As in answers of /v1/queries: what a JavaScript number cannot hold is text. */
@@ -21,20 +18,18 @@ function instant(text: string): string {
   return text.replace(" ", "T").replace(/([+-]\d\d)$/, "$1:00");
 }
 
-const collections = new Map<string, Rows>();
+/** The rows of one shape. */
+export type Rows = ReturnType<typeof made>;
 
-/** The collection of `console.NAME`; the same one for the same parameters. */
-export function shape(name: string, key: (row: Row) => string, params: Params = {}): Rows {
-  const id = `${name}?${new URLSearchParams(params)}`;
-  let found = collections.get(id);
-  if (!found) {
-    const options = electricCollectionOptions({
+function made(id: string, name: string, getKey: (row: Row) => string, params: Params) {
+  return createCollection(
+    electricCollectionOptions({
       id,
-      getKey: key as (row: object) => string,
+      getKey,
       gcTime: 30_000,
       shapeOptions: {
         url: at(`v1/shapes/console.${name}`),
-        params: { ...params } as Record<string, never>,
+        params: { ...params } as Record<string, never>, // any name that is not a word of the protocol
         parser,
         fetchClient: shapeFetch,
         backoffOptions: { initialDelay: 200, maxDelay: 4_000, multiplier: 1.5 },
@@ -45,10 +40,17 @@ export function shape(name: string, key: (row: Row) => string, params: Params = 
           return new Promise((again) => setTimeout(() => again({}), 1_000));
         },
       },
-    });
-    found = createCollection(options as never) as unknown as Rows;
-    collections.set(id, found);
-  }
+    }),
+  );
+}
+
+const collections = new Map<string, Rows>();
+
+/** The collection of `console.NAME`; the same one for the same parameters. */
+export function shape(name: string, key: (row: Row) => string, params: Params = {}): Rows {
+  const id = `${name}?${new URLSearchParams(params)}`;
+  const found = collections.get(id) ?? made(id, name, key, params);
+  collections.set(id, found);
   return found;
 }
 
@@ -73,9 +75,6 @@ export function forgetShapes(): void {
 
 /** Resolve when the transaction has arrived in a shape that is shown. */
 export async function settled(txid: string, shapes: readonly Rows[], timeout = 5_000): Promise<void> {
-  const waits = shapes.map((each) => {
-    const utils = each.utils as unknown as { awaitTxId(id: number, timeout?: number): Promise<boolean> };
-    return utils.awaitTxId(Number(txid), timeout);
-  });
+  const waits = shapes.map((each) => each.utils.awaitTxId(Number(txid), timeout));
   await Promise.allSettled(waits);
 }

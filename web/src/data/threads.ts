@@ -1,6 +1,7 @@
 /** The rows of the page of threads, as `console.NAME` gives them. */
-import { useMemo, useRef } from "react";
+import { useMemo, useState } from "react";
 
+import { base } from "./base";
 import { useQueryOnce } from "./queries";
 import type { RunState } from "./runs";
 import { shape, useShape } from "./shapes";
@@ -108,24 +109,43 @@ const idOf = (row: { id: string }) => row.id;
 const latest = { limit: "200", before: "" };
 
 export const threadShape = (name: "thread" | "thread_events" | "thread_members", thread: string) =>
-  shape(name, (row) => String(row[name === "thread" ? "id" : name === "thread_events" ? "number" : "name"]), name === "thread_events" ? { thread, ...latest } : { thread });
+  shape(
+    name,
+    (row) => String(row[name === "thread" ? "id" : name === "thread_events" ? "number" : "name"]),
+    name === "thread_events" ? { thread, ...latest } : { thread },
+  );
 
 /** The list of threads that are not archived. */
 export const listShape = () => shape("threads", (row) => String(row.id), { archived: "false", limit: "200" });
 
 export const useThreads = (isArchived: boolean) => {
   const live = useShape<ThreadRow>("threads", idOf, { archived: String(isArchived), limit: "200" });
-  return { ...live, rows: useMemo(() => live.rows.toSorted((a, b) => b.active_at.localeCompare(a.active_at)), [live.rows]) };
+  return {
+    ...live,
+    rows: useMemo(() => live.rows.toSorted((a, b) => b.active_at.localeCompare(a.active_at)), [live.rows]),
+  };
 };
 export const useThread = (thread: string) => useShape<Thread>("thread", idOf, { thread });
 export const useMembers = (thread: string) => {
   const live = useShape<Member>("thread_members", (row) => row.name, { thread });
   const order = (each: Member) => (each.kind === "agent" ? 0 : 1);
-  return { ...live, rows: useMemo(() => live.rows.toSorted((a, b) => order(a) - order(b) || a.joined_at.localeCompare(b.joined_at) || a.name.localeCompare(b.name)), [live.rows]) };
+  return {
+    ...live,
+    rows: useMemo(
+      () =>
+        live.rows.toSorted(
+          (a, b) => order(a) - order(b) || a.joined_at.localeCompare(b.joined_at) || a.name.localeCompare(b.name),
+        ),
+      [live.rows],
+    ),
+  };
 };
 export const useFacts = (thread: string) => {
   const live = useShape<Fact>("thread_facts", idOf, { thread });
-  return { ...live, rows: useMemo(() => live.rows.toSorted((a, b) => b.created_at.localeCompare(a.created_at)), [live.rows]) };
+  return {
+    ...live,
+    rows: useMemo(() => live.rows.toSorted((a, b) => b.created_at.localeCompare(a.created_at)), [live.rows]),
+  };
 };
 export const useTurns = (thread: string) => {
   const live = useShape<Turn>("thread_turns", idOf, { thread, limit: "50" });
@@ -133,18 +153,23 @@ export const useTurns = (thread: string) => {
 };
 /** Turns that are executed now, of all threads. */
 export const useBusy = () => useShape<{ id: string; thread_id: string; agent: string }>("turns", idOf);
-export const useCandidates = (thread: string, skip = false) => useQueryOnce<Candidate>("principals", { thread }, { skip });
-export const usePrompt = (run: string | undefined) => useQueryOnce<Prompt>("run_prompt", { run: run ?? "" }, { skip: !run });
+export const useCandidates = (thread: string, skip = false) =>
+  useQueryOnce<Candidate>("principals", { thread }, { skip });
+export const usePrompt = (run: string | undefined) =>
+  useQueryOnce<Prompt>("run_prompt", { run: run ?? "" }, { skip: !run });
 
 /** The latest events, and those that were there while the page is open: events never change. */
 export function useEvents(thread: string, earlier: readonly ThreadEvent[]) {
   const live = useShape<ThreadEvent>("thread_events", (row) => row.number, { thread, ...latest });
-  const kept = useRef(new Map<string, ThreadEvent>());
-  const rows = useMemo(() => {
-    for (const each of [...earlier, ...live.rows]) kept.current.set(each.number, each);
-    return [...kept.current.values()].sort((a, b) => Number(a.number) - Number(b.number));
-  }, [earlier, live.rows]);
+  const [rows, keep] = useState<readonly ThreadEvent[]>([]);
+  const known = new Set(rows.map((each) => each.number));
+  const added = new Map([...earlier, ...live.rows].map((each) => [each.number, each]));
+  for (const number of known) added.delete(number);
+  if (added.size) keep([...rows, ...added.values()].sort((a, b) => Number(a.number) - Number(b.number)));
   return { ...live, rows };
 }
 
 export const titleOf = (thread: { title: string }): string => thread.title || "Untitled thread";
+
+/** The address with which who is signed in joins a thread. */
+export const invitation = (thread: string): string => `${location.origin}${base}join?thread=${thread}`;

@@ -29,7 +29,15 @@ export interface Change {
 export interface Tried {
   key: string;
   /** Null: the condition is not true for the row. */
-  run: { state: string; error: string | null; result: unknown; tokens: number; cost: number | null; ms: number; steps: Step[] } | null;
+  run: {
+    state: string;
+    error: string | null;
+    result: unknown;
+    tokens: number;
+    cost: number | null;
+    ms: number;
+    steps: Step[];
+  } | null;
   changes: Change[];
   not_called: { tool: string; arguments: Record<string, unknown> }[];
   not_compared: Record<string, string>;
@@ -40,7 +48,13 @@ export function findCandidates(attachment: string, signal: AbortSignal): Promise
 }
 
 /** Try one row, with a draft or as the attachment is. */
-export function tryRow(attachment: string, row: Candidate, draft: object | null, approved: boolean, signal: AbortSignal): Promise<Tried> {
+export function tryRow(
+  attachment: string,
+  row: Candidate,
+  draft: object | null,
+  approved: boolean,
+  signal: AbortSignal,
+): Promise<Tried> {
   return request("POST", "v1/try", { attachment, at: row.at, draft, assume_approved: approved }, signal);
 }
 

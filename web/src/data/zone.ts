@@ -20,7 +20,7 @@ function valid(zone: string | null): string | null {
 /** The zones that can be chosen: this browser's, the server's and UTC first. */
 export function zones(server?: string): string[] {
   const all = typeof Intl.supportedValuesOf === "function" ? Intl.supportedValuesOf("timeZone") : [];
-  return [...new Set([own, ...(valid(server ?? null) ? [server as string] : []), "UTC", ...all])];
+  return [...new Set([own, ...[valid(server ?? null)].filter((zone) => zone !== null), "UTC", ...all])];
 }
 
 export function chooseZone(zone: string): void {

@@ -1,7 +1,7 @@
 /** The connection: a mark in the top bar, and a banner when it was away for three seconds. */
 import { useState } from "react";
 
-import { GRACE, isAway, useConnection } from "../data/connection";
+import { GRACE, isAway, lasted, useConnection } from "../data/connection";
 import { duration } from "../data/format";
 import { Icon } from "../parts/icon";
 import { Notice } from "../parts/notice";
@@ -13,7 +13,10 @@ export function ConnectionMark() {
   const { state } = useConnection();
   const isLive = state !== "reconnecting";
   return (
-    <span className={`live end${isLive ? "" : " away"}`} title={isLive ? "Every list on this page follows the WAL." : "The page waits for the server."}>
+    <span
+      className={`live end${isLive ? "" : " away"}`}
+      title={isLive ? "Every list on this page follows the WAL." : "The page waits for the server."}
+    >
       <Icon name={isLive ? "live" : "plug"} small />
       <span className="t">{isLive ? "Live" : "Reconnecting"}</span>
     </span>
@@ -41,7 +44,7 @@ export function ConnectionBanner() {
         </Notice>
       </Banner>
     );
-  const away = Date.now() - connection.since;
+  const away = lasted(connection);
   if (away < GRACE) return null;
   const again = (
     <button

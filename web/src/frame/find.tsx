@@ -1,9 +1,9 @@
 /** Find: a page, a run by its number, an agent, or rows by key. */
-import { useNavigate } from "@tanstack/react-router";
+import { linkOptions, useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, useId, useState } from "react";
 
-import { tablePath } from "../data/format";
 import { useQueryOnce } from "../data/queries";
+import type { Address } from "../parts/address";
 import { Dialog } from "../parts/confirm";
 import { Icon, type IconName } from "../parts/icon";
 import { PLACES } from "./nav";
@@ -12,8 +12,7 @@ interface Found {
   icon: IconName;
   text: string;
   hint: string;
-  to: string;
-  search?: Record<string, string>;
+  address: Address;
 }
 
 interface FoundRow {
@@ -23,12 +22,12 @@ interface FoundRow {
   hint: string | null;
 }
 
-const KINDS: Record<string, { icon: IconName; to: (row: FoundRow) => Pick<Found, "to" | "search"> }> = {
-  run: { icon: "runs", to: (row) => ({ to: `/runs/${row.id}` }) },
-  agent: { icon: "agent", to: (row) => ({ to: `/agents/${row.id}` }) },
-  thread: { icon: "chat", to: (row) => ({ to: `/threads/${row.id}` }) },
-  table: { icon: "table", to: (row) => ({ to: tablePath(row.id) }) },
-  row: { icon: "table", to: (row) => ({ to: "/runs", search: { q: row.id } }) },
+const KINDS: Record<string, { icon: IconName; address: (row: FoundRow) => Address }> = {
+  run: { icon: "runs", address: (row) => linkOptions({ to: "/runs/$run", params: { run: row.id } }) },
+  agent: { icon: "agent", address: (row) => linkOptions({ to: "/agents/$agent", params: { agent: row.id } }) },
+  thread: { icon: "chat", address: (row) => linkOptions({ to: "/threads/$thread", params: { thread: row.id } }) },
+  table: { icon: "table", address: (row) => linkOptions({ to: "/tables/$table", params: { table: row.id } }) },
+  row: { icon: "table", address: (row) => linkOptions({ to: "/runs", search: { q: row.id } }) },
 };
 
 function pages(text: string): Found[] {
@@ -37,11 +36,27 @@ function pages(text: string): Found[] {
     icon: place.icon,
     text: place.name,
     hint: place.key ? `g ${place.key}` : "",
-    to: place.to,
+    address: { to: place.to },
   }));
-  if (/^\d+$/.test(typed)) found.unshift({ icon: "runs", text: `Run ${typed}`, hint: "open", to: `/runs/${typed}` });
-  if (typed) found.push({ icon: "search", text: `Runs with “${text.trim()}”`, hint: "row key or text", to: "/runs", search: { q: text.trim() } });
+  if (/^\d+$/.test(typed))
+    found.unshift({
+      icon: "runs",
+      text: `Run ${typed}`,
+      hint: "open",
+      address: linkOptions({ to: "/runs/$run", params: { run: typed } }),
+    });
+  if (typed)
+    found.push({
+      icon: "search",
+      text: `Runs with “${text.trim()}”`,
+      hint: "row key or text",
+      address: linkOptions({ to: "/runs", search: { q: text.trim() } }),
+    });
   return found;
+}
+
+function isSame(a: Address, b: Address): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
 }
 
 export default function Find({ onClose }: { onClose: () => void }) {
@@ -56,21 +71,24 @@ export default function Find({ onClose }: { onClose: () => void }) {
       ? []
       : (rows ?? []).flatMap((row) => {
           const kind = KINDS[row.kind];
-          return kind ? [{ icon: kind.icon, text: row.title, hint: row.hint ?? row.kind, ...kind.to(row) }] : [];
+          return kind
+            ? [{ icon: kind.icon, text: row.title, hint: row.hint ?? row.kind, address: kind.address(row) }]
+            : [];
         });
   const own = pages(text);
-  const found = [...own, ...server.filter((each) => !own.some((other) => other.to === each.to && !other.search))];
+  const found = [...own, ...server.filter((each) => !own.some((other) => isSame(other.address, each.address)))];
 
   const open = (each: Found | undefined) => {
     if (!each) return;
     onClose();
-    void navigate({ to: each.to, search: (each.search ?? {}) as never });
+    void navigate(each.address);
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "ArrowDown") setAt((at + 1) % Math.max(found.length, 1));
     else if (event.key === "ArrowUp") setAt((at <= 0 ? found.length : at) - 1);
     else if (event.key === "Enter") open(found[at]);
-    else if (event.key === "Escape") onClose(); // a search field would only be cleared
+    else if (event.key === "Escape")
+      onClose(); // a search field would only be cleared
     else return;
     event.preventDefault();
   };
@@ -100,7 +118,14 @@ export default function Find({ onClose }: { onClose: () => void }) {
       </div>
       <ul className="options" role="listbox" id={list} aria-label="Found">
         {found.map((each, i) => (
-          <li key={`${each.to}${JSON.stringify(each.search)}${each.text}`} id={`${list}-${i}`} role="option" aria-selected={i === at} onClick={() => open(each)}>
+          // eslint-disable-next-line jsx-a11y/click-events-have-key-events -- keys go to the field above
+          <li
+            key={`${JSON.stringify(each.address)}${each.text}`}
+            id={`${list}-${i}`}
+            role="option"
+            aria-selected={i === at}
+            onClick={() => open(each)}
+          >
             <span className="row">
               <Icon name={each.icon} />
               <span className="clip">{each.text}</span>
@@ -109,7 +134,9 @@ export default function Find({ onClose }: { onClose: () => void }) {
           </li>
         ))}
       </ul>
-      {typed && !server.length && !isLoading && typed.length > 1 && <p className="body muted">No run, agent, thread or row with “{typed}” that you may see.</p>}
+      {typed && !server.length && !isLoading && typed.length > 1 && (
+        <p className="body muted">No run, agent, thread or row with “{typed}” that you may see.</p>
+      )}
     </Dialog>
   );
 }

@@ -58,7 +58,8 @@ export function Frame() {
 function useFocusOnMove(path: string, main: React.RefObject<HTMLElement | null>): void {
   const former = useRef(path);
   useEffect(() => {
-    if (former.current !== path && (document.activeElement === document.body || document.activeElement?.closest("nav"))) main.current?.focus({ preventScroll: true });
+    if (former.current !== path && (document.activeElement === document.body || document.activeElement?.closest("nav")))
+      main.current?.focus({ preventScroll: true });
     former.current = path;
   }, [path, main]);
 }
@@ -99,7 +100,11 @@ function TopBar() {
       >
         <Icon name="theme" />
       </button>
-      <Menu className="btn quiet icon hide-s" label={`Signed in as ${session?.principal}`} button={<Icon name="user" />}>
+      <Menu
+        className="btn quiet icon hide-s"
+        label={`Signed in as ${session?.principal}`}
+        button={<Icon name="user" />}
+      >
         {(close) => <PersonMenu close={close} />}
       </Menu>
     </header>
@@ -127,7 +132,11 @@ function ZoneMenu() {
   const zone = useZone();
   const session = useSession();
   return (
-    <Menu className="btn quiet small hide-s" title="Times are shown in this zone. Click to change." button={zone.replaceAll("_", " ")}>
+    <Menu
+      className="btn quiet small hide-s"
+      title="Times are shown in this zone. Click to change."
+      button={zone.replaceAll("_", " ")}
+    >
       {(close) => (
         <label className="field">
           Time zone of this page

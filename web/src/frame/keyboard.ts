@@ -1,6 +1,6 @@
 /** Keys that act anywhere, and the one place where pages register theirs. */
 import { useNavigate } from "@tanstack/react-router";
-import { useEffect, useRef, useSyncExternalStore } from "react";
+import { useEffect, useLayoutEffect, useRef, useSyncExternalStore } from "react";
 
 import { recall, remember } from "../data/local";
 import { copy } from "../parts/copy";
@@ -42,7 +42,9 @@ const pages: { current: Keys }[] = [];
 /** Register the keys of a page or a part; the one that is mounted last is asked first. */
 export function useKeys(keys: Keys): void {
   const held = useRef(keys);
-  held.current = keys;
+  useLayoutEffect(() => {
+    held.current = keys;
+  });
   useEffect(() => {
     pages.push(held);
     return () => void pages.splice(pages.indexOf(held), 1);
@@ -58,7 +60,11 @@ function nameOf(event: KeyboardEvent): string {
 }
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) && (target as HTMLInputElement).type !== "checkbox";
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) &&
+    (target as HTMLInputElement).type !== "checkbox"
+  );
 }
 
 const GO = 1_200; // milliseconds between `g` and the letter of a page
@@ -105,7 +111,8 @@ export function useKeyboard(): void {
       g: () => (going.current = Date.now()),
       "?": () => keysHelp(true),
       u: undoLast,
-      y: async () => toast((await copy(location.href)) ? "Link copied" : "The browser did not allow copying"),
+      y: () =>
+        void copy(location.href).then((done) => toast(done ? "Link copied" : "The browser did not allow copying")),
       "/": () => document.querySelector<HTMLElement>("main [data-filter]")?.focus(),
     };
     addEventListener("keydown", press);

@@ -60,7 +60,8 @@ export default function KeysDialog({ onClose }: { onClose: () => void }) {
       foot={
         <>
           <label className="row grow">
-            <input type="checkbox" checked={letters} onChange={(event) => switchLetters(event.target.checked)} /> Keys of single letters
+            <input type="checkbox" checked={letters} onChange={(event) => switchLetters(event.target.checked)} /> Keys
+            of single letters
           </label>
           <button type="button" className="btn" onClick={onClose}>
             Close

@@ -23,10 +23,25 @@ export function Menu({ label, className, button, title, onOpen, children }: Menu
   };
   return (
     <>
-      <button ref={opener} type="button" className={className} aria-label={label} title={title} aria-haspopup="dialog" popoverTarget={id}>
+      <button
+        ref={opener}
+        type="button"
+        className={className}
+        aria-label={label}
+        title={title}
+        aria-haspopup="dialog"
+        popoverTarget={id}
+      >
         {button}
       </button>
-      <div ref={list} id={id} popover="auto" className="pop menu" onToggle={(event) => event.newState === "open" && (place(), onOpen?.())}>
+      <div
+        ref={list}
+        id={id}
+        popover="auto"
+        className="pop menu"
+        onToggle={(event) => event.newState === "open" && (place(), onOpen?.())}
+      >
+        {/* eslint-disable-next-line react-hooks/refs -- called by a click, not by rendering */}
         {children(() => list.current?.hidePopover())}
       </div>
     </>

@@ -3,10 +3,11 @@ import { Link, useLocation } from "@tanstack/react-router";
 
 import type { NavCounts } from "../data/counts";
 import { atLeast } from "../data/format";
+import type { Path } from "../parts/address";
 import { Icon, type IconName } from "../parts/icon";
 
 export interface Place {
-  to: string;
+  to: Path;
   name: string;
   icon: IconName;
   /** The key after `g`. */
@@ -41,7 +42,7 @@ const MOST = 10_000; // up to which runs are counted
 
 function shown(place: Place, counts: NavCounts | null): string | null {
   if (!place.count || !counts) return null;
-  const value = Number(counts[place.count] ?? 0);
+  const value = Number(counts[place.count]);
   if (place.count === "approvals" && !value) return null;
   return atLeast(Math.min(value, MOST), value > MOST);
 }
@@ -55,7 +56,13 @@ export function Nav({ counts, foot }: { counts: NavCounts | null; foot: readonly
         return (
           <span key={place.to} className="contents">
             {i > 0 && PLACES[i - 1]?.group !== place.group && <hr />}
-            <Link to={place.to} title={place.name} {...current(place)} activeOptions={{ exact: place.to === "/" }} activeProps={{ "aria-current": "page" }}>
+            <Link
+              to={place.to}
+              title={place.name}
+              {...current(place)}
+              activeOptions={{ exact: place.to === "/" }}
+              activeProps={{ "aria-current": "page" }}
+            >
               <Icon name={place.icon} />
               <span>{place.name}</span>
               {number && <span className={`count${place.count === "approvals" ? " person" : ""}`}>{number}</span>}
@@ -85,7 +92,12 @@ export function TabBar({ counts }: { counts: NavCounts | null }) {
       {PLACES.filter((place) => TABS.includes(place.to)).map((place) => {
         const number = place.count === "approvals" ? shown(place, counts) : null;
         return (
-          <Link key={place.to} to={place.to} activeOptions={{ exact: place.to === "/" }} activeProps={{ "aria-current": "page" }}>
+          <Link
+            key={place.to}
+            to={place.to}
+            activeOptions={{ exact: place.to === "/" }}
+            activeProps={{ "aria-current": "page" }}
+          >
             <Icon name={place.icon} />
             {place.name}
             {number && <span className="count">{number}</span>}

@@ -1,8 +1,20 @@
 /** An agent's prompt, model and limits: edited as a new version, compared, tried, rolled back. */
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 
-import { type AgentVersion, changedParts, type Draft, draftOf, isChanged, keepDraft, keptDraft, LIMITS, limitProblem, type Model, valuesOf } from "../data/agents";
+import {
+  type AgentVersion,
+  changedParts,
+  type Draft,
+  draftOf,
+  isChanged,
+  keepDraft,
+  keptDraft,
+  LIMITS,
+  limitProblem,
+  type Model,
+  valuesOf,
+} from "../data/agents";
 import { money } from "../data/format";
 import { isMac } from "../data/local";
 import { mutate } from "../data/mutate";
@@ -19,8 +31,8 @@ import { toast, toastProblem } from "../parts/toast";
 import { Try } from "./agents-try";
 import { RefusalNotice, RollBack } from "./agents-versions";
 
-export default function AgentsEdit() {
-  const { agent = "" } = useParams({ strict: false }) as { agent?: string };
+export default function AgentsEdit(): ReactNode {
+  const { agent } = useParams({ from: "/signed-in/agents/$agent/edit" });
   useTitle(`Edit ${agent}`);
   const { rows, error, again } = useQueryOnce<AgentVersion>("agent_versions", { agent });
   const current = rows?.[0];
@@ -44,7 +56,7 @@ interface EditorProps {
 }
 
 function Editor({ agent, versions, current, again }: EditorProps) {
-  const search = useSearch({ strict: false }) as { from?: string; to?: string; view?: string };
+  const search = useSearch({ from: "/signed-in/agents/$agent/edit" });
   const navigate = useNavigate();
   const [draft, setDraft] = useState<Draft>(() => keptDraft(agent)?.draft ?? draftOf(current));
   const [savedAt, setSavedAt] = useState<string | null>(() => keptDraft(agent)?.at ?? null);
@@ -56,7 +68,10 @@ function Editor({ agent, versions, current, again }: EditorProps) {
   const hasChanges = isChanged(draft, base);
   const problems = LIMITS.map(({ name }) => limitProblem(name, draft.limits[name])).filter(Boolean);
   const to = compared ?? current;
-  const from = versions.find((each) => String(each.version) === search.from) ?? versions.find((each) => each.version < to.version) ?? to;
+  const from =
+    versions.find((each) => String(each.version) === search.from) ??
+    versions.find((each) => each.version < to.version) ??
+    to;
 
   // A version that somebody has made meanwhile is the new base of an untouched draft.
   useEffect(() => {
@@ -79,7 +94,8 @@ function Editor({ agent, versions, current, again }: EditorProps) {
     setSavedAt(null);
     setDraft(draftOf(version));
   };
-  const show = (next: { from?: string; to?: string; view?: string }) => void navigate({ to: `/agents/${encodeURIComponent(agent)}/edit`, search: next as never, replace: true });
+  const show = (next: { from?: string; to?: string; view?: string }) =>
+    void navigate({ to: "/agents/$agent/edit", params: { agent }, search: next, replace: true });
   const canPublish = mayChange && !isComparing && hasChanges && problems.length === 0 && base === current;
   const publish = async () => {
     try {
@@ -90,9 +106,12 @@ function Editor({ agent, versions, current, again }: EditorProps) {
           Published v{done.result} of <b className="strong">{agent}</b>. The next runs use it.
         </>,
       );
-      await navigate({ to: `/agents/${encodeURIComponent(agent)}` });
+      await navigate({ to: "/agents/$agent", params: { agent } });
     } catch (error) {
-      if (error instanceof Refused && error.status === 404) toast(`Not published: another version of ${agent} was made meanwhile. Your draft is kept.`, { state: "failed" });
+      if (error instanceof Refused && error.status === 404)
+        toast(`Not published: another version of ${agent} was made meanwhile. Your draft is kept.`, {
+          state: "failed",
+        });
       else toastProblem(error);
       again();
     }
@@ -103,7 +122,10 @@ function Editor({ agent, versions, current, again }: EditorProps) {
     <div className="stack">
       <div className="head">
         <p className="crumb">
-          <Link to="/agents">Agents</Link> / <Link to={`/agents/${encodeURIComponent(agent)}`}>{agent}</Link>
+          <Link to="/agents">Agents</Link> /{" "}
+          <Link to="/agents/$agent" params={{ agent }}>
+            {agent}
+          </Link>
         </p>
         <h1>{isComparing ? "Compare versions" : "Edit prompt"}</h1>
         {!isComparing && (
@@ -150,7 +172,11 @@ function Editor({ agent, versions, current, again }: EditorProps) {
           live="alert"
           action={
             <span className="row wrap">
-              <button type="button" className="btn small" onClick={() => show({ from: String(base.version), to: String(current.version) })}>
+              <button
+                type="button"
+                className="btn small"
+                onClick={() => show({ from: String(base.version), to: String(current.version) })}
+              >
                 Compare v{base.version} and v{current.version}
               </button>
               <button type="button" className="btn small" onClick={() => edit({ ...draft, base: current.version })}>
@@ -159,12 +185,14 @@ function Editor({ agent, versions, current, again }: EditorProps) {
             </span>
           }
         >
-          {current.made_by} made v{current.version} <Time at={current.made_at} />. Your draft is from v{base.version}; published, it would take that back.
+          {current.made_by} made v{current.version} <Time at={current.made_at} />. Your draft is from v{base.version};
+          published, it would take that back.
         </Notice>
       )}
       {mayChange && current.of_file && (
         <Notice tone="info">
-          agents.yaml has the attachment {current.of_file}. The next <code>walagent apply</code> sets the agent to what the file says; change it there, too.
+          agents.yaml has the attachment {current.of_file}. The next <code>walagent apply</code> sets the agent to what
+          the file says; change it there, too.
         </Notice>
       )}
       {isComparing ? (
@@ -172,23 +200,51 @@ function Editor({ agent, versions, current, again }: EditorProps) {
       ) : (
         <div className="grid-eq break-m">
           <div className="stack">
-            <Prompt draft={draft} base={base} isDiff={search.view === "diff"} edit={edit} show={show} publish={() => canPublish && ask("publish")} />
+            <Prompt
+              draft={draft}
+              base={base}
+              isDiff={search.view === "diff"}
+              edit={edit}
+              show={show}
+              publish={() => canPublish && ask("publish")}
+            />
             <Settings draft={draft} base={base} edit={edit} />
           </div>
-          <Try attachments={current.attachments} base={base} draft={draft} hasChanges={hasChanges} isBlocked={problems.length > 0} />
+          <Try
+            attachments={current.attachments}
+            base={base}
+            draft={draft}
+            hasChanges={hasChanges}
+            isBlocked={problems.length > 0}
+          />
         </div>
       )}
       {isAsking === "publish" && (
-        <Confirm title={`Publish v${current.version + 1} of ${agent}?`} action={`Publish as v${current.version + 1}`} keep="Keep it as a draft" onConfirm={publish} onClose={() => ask(null)}>
+        <Confirm
+          title={`Publish v${current.version + 1} of ${agent}?`}
+          action={`Publish as v${current.version + 1}`}
+          keep="Keep it as a draft"
+          onConfirm={publish}
+          onClose={() => ask(null)}
+        >
           <p>Runs that have begun keep v{current.version}. Approvals that wait keep their digest.</p>
         </Confirm>
       )}
       {isAsking === "discard" && (
-        <Confirm title="Discard the draft?" action="Discard the draft" keep="Keep it" danger onConfirm={() => reset(current)} onClose={() => ask(null)}>
+        <Confirm
+          title="Discard the draft?"
+          action="Discard the draft"
+          keep="Keep it"
+          danger
+          onConfirm={() => reset(current)}
+          onClose={() => ask(null)}
+        >
           <p>What differs from v{draft.base} is gone.</p>
         </Confirm>
       )}
-      {isAsking === "rollback" && <RollBack agent={agent} current={current} to={from} again={again} onClose={() => ask(null)} />}
+      {isAsking === "rollback" && (
+        <RollBack agent={agent} current={current} to={from} again={again} onClose={() => ask(null)} />
+      )}
     </div>
   );
 }
@@ -246,7 +302,10 @@ function Settings({ draft, base, edit }: { draft: Draft; base: AgentVersion; edi
   const model = models.find((each) => each.name === draft.model);
   const changed = changedParts(draft, base);
   return (
-    <Panel title="Model, tools and limits" end={<span className="muted">{changed.length ? changed.join(", ") : "unchanged"}</span>}>
+    <Panel
+      title="Model, tools and limits"
+      end={<span className="muted">{changed.length ? changed.join(", ") : "unchanged"}</span>}
+    >
       <div className="fields">
         <label className="field">
           <span>Model</span>
@@ -257,7 +316,10 @@ function Settings({ draft, base, edit }: { draft: Draft; base: AgentVersion; edi
             ))}
           </select>
           <span className="muted">
-            {model && (model.input_price === null || model.output_price === null ? "no price" : `${money(model.input_price)} in, ${money(model.output_price)} out for a million tokens`)}
+            {model &&
+              (model.input_price === null || model.output_price === null
+                ? "no price"
+                : `${money(model.input_price)} in, ${money(model.output_price)} out for a million tokens`)}
           </span>
         </label>
         {LIMITS.map(({ name, title, unit, isDecimal }) => {
@@ -325,13 +387,25 @@ function Compare({ versions, from, to, show }: CompareProps) {
         aside={<span className="muted">{added || removed ? `+${added} −${removed} lines` : "the same in both"}</span>}
         foot={
           <>
-            v{to.version} was made by {to.made_by} <Time at={to.made_at} />, v{from.version} by {from.made_by} <Time at={from.made_at} />.
+            v{to.version} was made by {to.made_by} <Time at={to.made_at} />, v{from.version} by {from.made_by}{" "}
+            <Time at={from.made_at} />.
           </>
         }
       >
-        {lines.length ? <TextDiff lines={lines} label={`Difference between v${from.version} and v${to.version}`} /> : <p className="muted">Both are empty.</p>}
+        {lines.length ? (
+          <TextDiff lines={lines} label={`Difference between v${from.version} and v${to.version}`} />
+        ) : (
+          <p className="muted">Both are empty.</p>
+        )}
       </Panel>
-      <Panel title="Model, tools and limits" end={<span className="muted">{changed.length || from.tools.join() !== to.tools.join() ? "" : "the same in both"}</span>}>
+      <Panel
+        title="Model, tools and limits"
+        end={
+          <span className="muted">
+            {changed.length || from.tools.join() !== to.tools.join() ? "" : "the same in both"}
+          </span>
+        }
+      >
         <dl className="kv">
           <dt>Model</dt>
           <dd>{from.model === to.model ? to.model : `${from.model} → ${to.model}`}</dd>
@@ -340,7 +414,8 @@ function Compare({ versions, from, to, show }: CompareProps) {
           ))}
           <dt>Tools</dt>
           <dd className="mono">
-            {from.tools.join(", ") || "none"} {from.tools.join() !== to.tools.join() && `→ ${to.tools.join(", ") || "none"}`}
+            {from.tools.join(", ") || "none"}{" "}
+            {from.tools.join() !== to.tools.join() && `→ ${to.tools.join(", ") || "none"}`}
           </dd>
         </dl>
       </Panel>

@@ -2,9 +2,21 @@
 import { useEffect, useRef, useState } from "react";
 
 import type { AgentVersion, Draft } from "../data/agents";
+import { textOf } from "../data/exact";
 import { duration, money } from "../data/format";
-import { Refused } from "../data/request";
-import { type Candidate, type Candidates, type Change, draftValues, findCandidates, median, nameOf, type Texts, type Tried, tryRow } from "../data/trials";
+import { Refused, refused } from "../data/request";
+import {
+  type Candidate,
+  type Candidates,
+  type Change,
+  draftValues,
+  findCandidates,
+  median,
+  nameOf,
+  type Texts,
+  type Tried,
+  tryRow,
+} from "../data/trials";
 import { Confirm, Dialog } from "../parts/confirm";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
@@ -45,7 +57,17 @@ export function Try({ attachments, base, draft, hasChanges, isBlocked }: TryProp
       ))}
     </select>
   );
-  return <TryOn key={attachment} attachment={attachment} pick={pick} base={base} draft={draft} hasChanges={hasChanges} isBlocked={isBlocked} />;
+  return (
+    <TryOn
+      key={attachment}
+      attachment={attachment}
+      pick={pick}
+      base={base}
+      draft={draft}
+      hasChanges={hasChanges}
+      isBlocked={isBlocked}
+    />
+  );
 }
 
 interface TryOnProps extends Omit<TryProps, "attachments"> {
@@ -74,7 +96,7 @@ function TryOn({ attachment, pick, base, draft, hasChanges, isBlocked }: TryOnPr
         setFound(next);
         setKeys((held) => (held.length ? held : next.rows.slice(0, FIRST).map((row) => row.key)));
       })
-      .catch((error: Refused) => !aborted.signal.aborted && setProblem(error));
+      .catch((error: unknown) => !aborted.signal.aborted && setProblem(refused(error)));
     return () => aborted.abort();
   }, [attachment, turn]);
   useEffect(() => () => stop.current?.abort(), []);
@@ -103,7 +125,7 @@ function TryOn({ attachment, pick, base, draft, hasChanges, isBlocked }: TryOnPr
         setResults((held) => ({ ...held, [at]: tried }));
       } catch (error) {
         if (aborting.signal.aborted) break;
-        setResults((held) => ({ ...held, [at]: error as Refused }));
+        setResults((held) => ({ ...held, [at]: refused(error) }));
       }
     }
     setTrying(null);
@@ -145,7 +167,12 @@ function TryOn({ attachment, pick, base, draft, hasChanges, isBlocked }: TryOnPr
               Stop
             </button>
           ) : (
-            <button type="button" className="btn small primary" disabled={!rows.length || isBlocked} onClick={() => (hasPaid ? void start() : ask("pay"))}>
+            <button
+              type="button"
+              className="btn small primary"
+              disabled={!rows.length || isBlocked}
+              onClick={() => (hasPaid ? void start() : ask("pay"))}
+            >
               <Icon name="play" small />
               {hasResults ? "Try again" : `Try on ${count}`}
             </button>
@@ -154,7 +181,9 @@ function TryOn({ attachment, pick, base, draft, hasChanges, isBlocked }: TryOnPr
       }
       foot={
         <>
-          Model calls are real and are paid: {money(spent)} so far, in no budget. Runs act as <code>{found.run_as}</code>; rows that they write are locked until each trial ends. Tools that act outside the database are not called.
+          Model calls are real and are paid: {money(spent)} so far, in no budget. Runs act as{" "}
+          <code>{found.run_as}</code>; rows that they write are locked until each trial ends. Tools that act outside the
+          database are not called.
         </>
       }
       flush
@@ -165,10 +194,23 @@ function TryOn({ attachment, pick, base, draft, hasChanges, isBlocked }: TryOnPr
         </EmptyBody>
       ) : (
         <>
-          {hasResults && <Sums rows={rows} names={[`v${base.version}`, "Draft"]} of={(row, side) => of(row, side ? draftName : baseName)} hasDraft={draftName !== null} />}
+          {hasResults && (
+            <Sums
+              rows={rows}
+              names={[`v${base.version}`, "Draft"]}
+              of={(row, side) => of(row, side ? draftName : baseName)}
+              hasDraft={draftName !== null}
+            />
+          )}
           <div className="body stack">
             <label className="check">
-              <input type="checkbox" checked={approved} disabled={trying !== null} onChange={(event) => setApproved(event.target.checked)} /> Execute calls that would wait for approval
+              <input
+                type="checkbox"
+                checked={approved}
+                disabled={trying !== null}
+                onChange={(event) => setApproved(event.target.checked)}
+              />{" "}
+              Execute calls that would wait for approval
             </label>
             {rows.map((row) => (
               <TriedRow
@@ -179,7 +221,13 @@ function TryOn({ attachment, pick, base, draft, hasChanges, isBlocked }: TryOnPr
                 was={of(row, baseName)}
                 is={of(row, draftName)}
                 hasDraft={draftName !== null}
-                trying={trying === `${baseName} ${row.key}` ? `v${base.version}` : trying && trying === `${draftName} ${row.key}` ? "the draft" : null}
+                trying={
+                  trying === `${baseName} ${row.key}`
+                    ? `v${base.version}`
+                    : trying && trying === `${draftName} ${row.key}`
+                      ? "the draft"
+                      : null
+                }
               />
             ))}
           </div>
@@ -198,7 +246,10 @@ function TryOn({ attachment, pick, base, draft, hasChanges, isBlocked }: TryOnPr
         >
           <p>
             The model is called and paid:{" "}
-            {found.first_cost === null ? "its price is unknown" : `up to ${money(found.first_cost)} for the first call of each${hasChanges ? ", once as it is and once with the draft" : ""}`}. No row, run or attachment stays as a trial left it. Sequences advance.
+            {found.first_cost === null
+              ? "its price is unknown"
+              : `up to ${money(found.first_cost)} for the first call of each${hasChanges ? ", once as it is and once with the draft" : ""}`}
+            . No row, run or attachment stays as a trial left it. Sequences advance.
           </p>
         </Confirm>
       )}
@@ -231,13 +282,16 @@ function Sums({ rows, names, of, hasDraft }: SumsProps) {
         {hasDraft && (
           <>
             <td>{after === null ? "" : text(after)}</td>
-            <td className="num">{change === null ? "" : change === 0 ? "same" : `${change > 0 ? "+" : "−"}${text(Math.abs(change))}`}</td>
+            <td className="num">
+              {change === null ? "" : change === 0 ? "same" : `${change > 0 ? "+" : "−"}${text(Math.abs(change))}`}
+            </td>
           </>
         )}
       </tr>
     );
   };
-  const counted = (state: string) => (found: typeof was) => (found.length ? found.filter((run) => run.state === state).length : null);
+  const counted = (state: string) => (found: typeof was) =>
+    found.length ? found.filter((run) => run.state === state).length : null;
   return (
     <div className="scroll" tabIndex={0} role="group" aria-label="Results">
       <table>
@@ -258,7 +312,12 @@ function Sums({ rows, names, of, hasDraft }: SumsProps) {
         <tbody>
           {line("Succeeded", counted("succeeded"), String)}
           {line("Would wait for approval", counted("waiting_approval"), String)}
-          {line("Cost", (found) => (found.some((run) => run.cost !== null) ? found.reduce((sum, run) => sum + (run.cost ?? 0), 0) : null), money)}
+          {line(
+            "Cost",
+            (found) =>
+              found.some((run) => run.cost !== null) ? found.reduce((sum, run) => sum + (run.cost ?? 0), 0) : null,
+            money,
+          )}
           {line("Time, median", (found) => median(found.map((run) => run.ms)), duration)}
         </tbody>
       </table>
@@ -279,18 +338,30 @@ interface TriedRowProps {
 function TriedRow({ row, table, version, was, is, hasDraft, trying }: TriedRowProps) {
   const shown = is ?? was;
   const run = shown && !(shown instanceof Refused) ? shown.run : null;
-  const isOwn = (change: Change) => change.table === table && Object.entries(row.at).every(([name, value]) => (change.before ?? change.after)?.[name] === value);
-  const own = (result: Result | undefined) => (result && !(result instanceof Refused) ? result.changes.find(isOwn) : undefined);
-  const others = (result: Result | undefined) => (result && !(result instanceof Refused) ? result.changes.filter((change) => !isOwn(change)) : []);
+  const isOwn = (change: Change) =>
+    change.table === table &&
+    Object.entries(row.at).every(([name, value]) => (change.before ?? change.after)?.[name] === value);
+  const own = (result: Result | undefined) =>
+    result && !(result instanceof Refused) ? result.changes.find(isOwn) : undefined;
+  const others = (result: Result | undefined) =>
+    result && !(result instanceof Refused) ? result.changes.filter((change) => !isOwn(change)) : [];
   const [old, now] = [own(was), own(is)];
   const before = old?.before ?? now?.before ?? row.content;
-  const columns = Object.keys(before).filter((name) => [old, now].some((each) => each && (each.after?.[name] ?? null) !== (before[name] ?? null)));
+  const columns = Object.keys(before).filter((name) =>
+    [old, now].some((each) => each && (each.after?.[name] ?? null) !== (before[name] ?? null)),
+  );
   const cell = (result: Result | undefined, change: Change | undefined, name: string) => {
     if (!result || result instanceof Refused || !result.run) return <td />;
-    if (change && change.after === null) return <td className="was">− deleted</td>;
+    if (change?.after === null) return <td className="was">− deleted</td>;
     const value = change?.after ? change.after[name] : before[name];
     const isChanged = (value ?? null) !== (before[name] ?? null);
-    const differs = hasDraft && isChanged && was && is && result === is && JSON.stringify(old?.after?.[name] ?? before[name]) !== JSON.stringify(value);
+    const differs =
+      hasDraft &&
+      isChanged &&
+      was &&
+      is &&
+      result === is &&
+      JSON.stringify(old?.after?.[name] ?? before[name]) !== JSON.stringify(value);
     return (
       <td className={isChanged ? (differs || !hasDraft ? "now" : undefined) : undefined}>
         {(differs || (!hasDraft && isChanged)) && "+ "}
@@ -299,7 +370,8 @@ function TriedRow({ row, table, version, was, is, hasDraft, trying }: TriedRowPr
     );
   };
   const rest = Object.entries(row.content).filter(([name]) => !(name in row.at));
-  const text = (rest.find(([name, value]) => value && /subject|title|name|issue|text/.test(name)) ?? rest.find(([, value]) => value && Number.isNaN(Number(value))))?.[1];
+  const text = (rest.find(([name, value]) => value && /subject|title|name|issue|text/.test(name)) ??
+    rest.find(([, value]) => value && Number.isNaN(Number(value))))?.[1];
   return (
     <div className="stack tight">
       <div className="row wrap">
@@ -308,7 +380,11 @@ function TriedRow({ row, table, version, was, is, hasDraft, trying }: TriedRowPr
         </b>
         <span className="clip muted">{text}</span>
         <span className="end muted nowrap">
-          {trying ? <State state="running" word={`trying ${trying}`} /> : run && `${run.cost === null ? "no price" : money(run.cost)} · ${duration(run.ms)}`}
+          {trying ? (
+            <State state="running" word={`trying ${trying}`} />
+          ) : (
+            run && `${run.cost === null ? "no price" : money(run.cost)} · ${duration(run.ms)}`
+          )}
         </span>
       </div>
       {columns.length > 0 && (
@@ -335,12 +411,33 @@ function TriedRow({ row, table, version, was, is, hasDraft, trying }: TriedRowPr
           </tbody>
         </table>
       )}
-      {(hasDraft ? ([[`v${version}`, was], ["draft", is]] as const) : ([["", was]] as const)).map(([name, result]) => result && <Outcome key={name} name={name} result={result} others={others(result)} isUnchanged={!own(result)} />)}
+      {(hasDraft
+        ? ([
+            [`v${version}`, was],
+            ["draft", is],
+          ] as const)
+        : ([["", was]] as const)
+      ).map(
+        ([name, result]) =>
+          result && (
+            <Outcome key={name} name={name} result={result} others={others(result)} isUnchanged={!own(result)} />
+          ),
+      )}
     </div>
   );
 }
 
-function Outcome({ name, result, others, isUnchanged }: { name: string; result: Result; others: readonly Change[]; isUnchanged: boolean }) {
+function Outcome({
+  name,
+  result,
+  others,
+  isUnchanged,
+}: {
+  name: string;
+  result: Result;
+  others: readonly Change[];
+  isUnchanged: boolean;
+}) {
   const label = name && <span className="muted">{name}: </span>;
   if (result instanceof Refused)
     return (
@@ -349,12 +446,7 @@ function Outcome({ name, result, others, isUnchanged }: { name: string; result: 
         <State state="failed" bare word="not tried" /> {result.message} <span className="soft">{result.hint}</span>
       </p>
     );
-  if (!result.run)
-    return (
-      <p className="soft">
-        {label}no run: the condition is not true for the row
-      </p>
-    );
+  if (!result.run) return <p className="soft">{label}no run: the condition is not true for the row</p>;
   const calls = items(result.run.steps, undefined).filter((each): each is Call => each.type === "call");
   return (
     <>
@@ -366,10 +458,12 @@ function Outcome({ name, result, others, isUnchanged }: { name: string; result: 
             {i > 0 && <span className="arrow">→</span>}
             <code>{callText(call.tool, call.arguments)}</code>
             {call.state === "approval" && <span className="muted"> would ask for approval</span>}
-            {call.state === "failed" && <span className="muted"> failed: {String(call.result?.content.content ?? "")}</span>}
+            {call.state === "failed" && <span className="muted"> failed: {textOf(call.result?.content.content)}</span>}
           </span>
         ))}
-        {isUnchanged && result.run.state === "succeeded" && !others.length && <span className="muted"> no row would change</span>}
+        {isUnchanged && result.run.state === "succeeded" && !others.length && (
+          <span className="muted"> no row would change</span>
+        )}
         {!["succeeded", "waiting_approval", "skipped"].includes(result.run.state) && (
           <>
             {" "}
@@ -394,7 +488,17 @@ function Outcome({ name, result, others, isUnchanged }: { name: string; result: 
   );
 }
 
-function ChooseRows({ found, keys, onChange, onClose }: { found: Candidates; keys: readonly string[]; onChange: (keys: readonly string[]) => void; onClose: () => void }) {
+function ChooseRows({
+  found,
+  keys,
+  onChange,
+  onClose,
+}: {
+  found: Candidates;
+  keys: readonly string[];
+  onChange: (keys: readonly string[]) => void;
+  onClose: () => void;
+}) {
   const summary = (content: Texts) =>
     Object.entries(content)
       .map(([name, value]) => `${name} ${value ?? "NULL"}`)
@@ -412,7 +516,8 @@ function ChooseRows({ found, keys, onChange, onClose }: { found: Candidates; key
     >
       <div className="body">
         <p className="soft">
-          The last {found.rows.length} rows of {found.table} by primary key, as {found.run_as} sees them; up to {MOST} at once.
+          The last {found.rows.length} rows of {found.table} by primary key, as {found.run_as} sees them; up to {MOST}{" "}
+          at once.
         </p>
         <ul>
           {found.rows.map((row) => (
@@ -422,7 +527,9 @@ function ChooseRows({ found, keys, onChange, onClose }: { found: Candidates; key
                   type="checkbox"
                   checked={keys.includes(row.key)}
                   disabled={!keys.includes(row.key) && keys.length >= MOST}
-                  onChange={(event) => onChange(event.target.checked ? [...keys, row.key] : keys.filter((key) => key !== row.key))}
+                  onChange={(event) =>
+                    onChange(event.target.checked ? [...keys, row.key] : keys.filter((key) => key !== row.key))
+                  }
                 />
                 <span className="wrapped">
                   <b className="mono">{row.key}</b> <span className="muted">{summary(row.content).slice(0, 160)}</span>

@@ -17,7 +17,8 @@ export function RefusalNotice({ refusal, agent }: { refusal: Refusal; agent: str
   if (refusal === "login")
     return (
       <Notice tone="info" icon="lock">
-        You may develop agents, but your principal has no login, whose privileges bound what you can change. An admin can set it: <code>update agent.principal set login = NAME where name = '{me}';</code>
+        You may develop agents, but your principal has no login, whose privileges bound what you can change. An admin
+        can set it: <code>update agent.principal set login = NAME where name = '{me}';</code>
       </Notice>
     );
   if (refusal === "owner")
@@ -34,7 +35,6 @@ export function Versions({ agent, version }: { agent: string; version: number | 
   const [isAsking, ask] = useState(false);
   const current = rows?.[0];
   const former = rows?.[1];
-  const to = `/agents/${encodeURIComponent(agent)}/edit`;
   if (!rows || !current) return <p className="muted">{rows ? "not shown to you" : ""}</p>;
   return (
     <>
@@ -55,7 +55,11 @@ export function Versions({ agent, version }: { agent: string; version: number | 
       </table>
       {former && (
         <div className="row wrap">
-          <Link to={to} search={{ from: former.version, to: current.version } as never}>
+          <Link
+            to="/agents/$agent/edit"
+            params={{ agent }}
+            search={{ from: String(former.version), to: String(current.version) }}
+          >
             Compare v{former.version} and v{current.version}
           </Link>
           {current.refusal === null && (
@@ -65,7 +69,9 @@ export function Versions({ agent, version }: { agent: string; version: number | 
           )}
         </div>
       )}
-      {isAsking && former && <RollBack agent={agent} current={current} to={former} again={again} onClose={() => ask(false)} />}
+      {isAsking && former && (
+        <RollBack agent={agent} current={current} to={former} again={again} onClose={() => ask(false)} />
+      )}
     </>
   );
 }
@@ -93,9 +99,16 @@ export function RollBack({ agent, current, to, again, onClose }: RollBackProps) 
     again();
   };
   return (
-    <Confirm title={`Roll ${agent} back to v${to.version}?`} action={`Roll back to v${to.version}`} keep={`Keep v${current.version}`} onConfirm={rollBack} onClose={onClose}>
+    <Confirm
+      title={`Roll ${agent} back to v${to.version}?`}
+      action={`Roll back to v${to.version}`}
+      keep={`Keep v${current.version}`}
+      onConfirm={rollBack}
+      onClose={onClose}
+    >
       <p>
-        v{current.version + 1} will equal v{to.version}, which {to.made_by} made <Time at={to.made_at} />: prompt, model, tools and limits. Runs that have begun keep v{current.version}.
+        v{current.version + 1} will equal v{to.version}, which {to.made_by} made <Time at={to.made_at} />: prompt,
+        model, tools and limits. Runs that have begun keep v{current.version}.
       </p>
     </Confirm>
   );

@@ -1,6 +1,6 @@
 /** Agents and their attachments: what they did today, and one of them in full. */
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
+import { Link, linkOptions, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { type ReactNode, useState } from "react";
 
 import type { Refusal } from "../data/agents";
 import { duration, money, number } from "../data/format";
@@ -52,15 +52,17 @@ interface AttachmentRow {
   refusal: Refusal;
 }
 
-export default function Agents() {
+export default function Agents(): ReactNode {
   useTitle("Agents");
-  const { agent } = useParams({ strict: false }) as { agent?: string };
-  const { q = "" } = useSearch({ strict: false }) as { q?: string };
+  const { agent } = useParams({ strict: false });
+  const { q = "" } = useSearch({ strict: false });
   const navigate = useNavigate();
   const mayDevelop = hasRole(useSession()?.roles ?? [], "developer");
   const { rows, error, again } = useQueryOnce<AttachmentRow>("attachments", {}, { every: 5_000 });
   const text = q.toLowerCase();
-  const shown = (rows ?? []).filter((row) => [row.agent, row.relation, row.model, row.state].join(" ").toLowerCase().includes(text));
+  const shown = (rows ?? []).filter((row) =>
+    [row.agent, row.relation, row.model, row.state].join(" ").toLowerCase().includes(text),
+  );
   const selected = shown.filter((row) => row.agent === agent);
   const agents = new Set((rows ?? []).map((row) => row.agent)).size;
   const attachments = (rows ?? []).filter((row) => row.attachment).length;
@@ -70,7 +72,8 @@ export default function Agents() {
         <h1>Agents</h1>
         {rows && (
           <span className="muted">
-            {agents} {agents === 1 ? "agent" : "agents"}, {attachments} {attachments === 1 ? "attachment" : "attachments"}
+            {agents} {agents === 1 ? "agent" : "agents"}, {attachments}{" "}
+            {attachments === 1 ? "attachment" : "attachments"}
           </span>
         )}
         {mayDevelop && (
@@ -82,7 +85,19 @@ export default function Agents() {
           </div>
         )}
       </div>
-      <FilterBar className="search-w" label="Filter attachments" placeholder="agent, table, model or state" text={q} onChange={(_, next) => void navigate({ to: agent ? `/agents/${encodeURIComponent(agent)}` : "/agents", search: { q: next } as never, replace: true })} />
+      <FilterBar
+        className="search-w"
+        label="Filter attachments"
+        placeholder="agent, table, model or state"
+        text={q}
+        onChange={(_, next) =>
+          void navigate({
+            ...(agent ? linkOptions({ to: "/agents/$agent", params: { agent } }) : linkOptions({ to: "/agents" })),
+            search: { q: next },
+            replace: true,
+          })
+        }
+      />
       {error && !rows ? (
         <Panel title="Attachments" flush>
           <Problem error={error} again={again} />
@@ -107,7 +122,7 @@ export default function Agents() {
                 className: "nowrap",
                 cell: (row) => (
                   <>
-                    <Link className="strong" to={`/agents/${encodeURIComponent(row.agent)}`} activeProps={{}}>
+                    <Link className="strong" to="/agents/$agent" params={{ agent: row.agent }} activeProps={{}}>
                       {row.agent}
                     </Link>{" "}
                     {row.version !== null && <span className="muted">v{row.version}</span>}
@@ -115,19 +130,59 @@ export default function Agents() {
                 ),
               },
               { title: "On", className: "nowrap", cell: (row) => <On row={row} /> },
-              { title: "Condition", className: "hide-s", cell: (row) => (row.condition ? <code>{row.condition}</code> : <span className="muted">{row.attachment ? "every row" : ""}</span>) },
+              {
+                title: "Condition",
+                className: "hide-s",
+                cell: (row) =>
+                  row.condition ? (
+                    <code>{row.condition}</code>
+                  ) : (
+                    <span className="muted">{row.attachment ? "every row" : ""}</span>
+                  ),
+              },
               { title: "State", className: "inline", cell: (row) => <AttachmentState row={row} /> },
               { title: "Pending", label: "Pending", className: "num hide-m", cell: (row) => number(row.pending) },
-              { title: "Done today", label: "Done today", className: "num inline", cell: (row) => <Link to="/runs" search={{ agent: row.agent, since: "today" } as never}>{number(row.done_today)}</Link> },
+              {
+                title: "Done today",
+                label: "Done today",
+                className: "num inline",
+                cell: (row) => (
+                  <Link to="/runs" search={{ agent: row.agent, since: "today" }}>
+                    {number(row.done_today)}
+                  </Link>
+                ),
+              },
               {
                 title: "Failed",
                 label: "Failed",
                 className: "num inline",
-                cell: (row) => (Number(row.failed) ? <Link to="/runs" search={{ agent: row.agent, state: "failed,dead" } as never}>{number(row.failed)}</Link> : <span className="muted">0</span>),
+                cell: (row) =>
+                  Number(row.failed) ? (
+                    <Link to="/runs" search={{ agent: row.agent, state: "failed,dead" }}>
+                      {number(row.failed)}
+                    </Link>
+                  ) : (
+                    <span className="muted">0</span>
+                  ),
               },
-              { title: "Waiting", label: "Waiting", className: "num hide-m", cell: (row) => (Number(row.waiting) ? <Link to="/approvals">{number(row.waiting)}</Link> : "0") },
-              { title: "p50", label: "p50", className: "num hide-m", cell: (row) => (row.p50_ms === null ? <span className="muted">none</span> : duration(row.p50_ms)) },
-              { title: "Cost today", label: "Cost today", className: "num inline", cell: (row) => (row.cost_today === null ? <span className="muted">none</span> : money(row.cost_today)) },
+              {
+                title: "Waiting",
+                label: "Waiting",
+                className: "num hide-m",
+                cell: (row) => (Number(row.waiting) ? <Link to="/approvals">{number(row.waiting)}</Link> : "0"),
+              },
+              {
+                title: "p50",
+                label: "p50",
+                className: "num hide-m",
+                cell: (row) => (row.p50_ms === null ? <span className="muted">none</span> : duration(row.p50_ms)),
+              },
+              {
+                title: "Cost today",
+                label: "Cost today",
+                className: "num inline",
+                cell: (row) => (row.cost_today === null ? <span className="muted">none</span> : money(row.cost_today)),
+              },
             ]}
           />
         </Panel>
@@ -156,7 +211,12 @@ function On({ row }: { row: AttachmentRow }) {
 function AttachmentState({ row }: { row: AttachmentRow }) {
   if (row.state === "backfill") {
     const total = Number(row.to_backfill ?? 0);
-    return <State state="backfill" word={total ? `backfill ${Math.floor((100 * Number(row.backfilled ?? 0)) / total)} %` : "backfill"} />;
+    return (
+      <State
+        state="backfill"
+        word={total ? `backfill ${Math.floor((100 * Number(row.backfilled ?? 0)) / total)} %` : "backfill"}
+      />
+    );
   }
   if (row.state === "waits") return <State state="pending" word="waits for the reader" />;
   if (row.state === "not attached") return <State state="pending" word="not attached" />;
@@ -186,9 +246,17 @@ function Detail({ row, again }: { row: AttachmentRow; again: () => void }) {
       await mutate(name, { name: row.attachment });
       toast(
         <>
-          {name === "pause" ? "Paused" : "Resumed"} <b className="strong">{row.attachment}</b>.{name === "pause" && Number(row.pending) > 0 && ` ${number(row.pending)} pending runs wait.`}
+          {name === "pause" ? "Paused" : "Resumed"} <b className="strong">{row.attachment}</b>.
+          {name === "pause" && Number(row.pending) > 0 && ` ${number(row.pending)} pending runs wait.`}
         </>,
-        { action: { label: "Undo", key: "u", run: () => void mutate(name === "pause" ? "resume" : "pause", { name: row.attachment }).then(again, toastProblem) } },
+        {
+          action: {
+            label: "Undo",
+            key: "u",
+            run: () =>
+              void mutate(name === "pause" ? "resume" : "pause", { name: row.attachment }).then(again, toastProblem),
+          },
+        },
       );
       again();
     } catch (error) {
@@ -204,12 +272,18 @@ function Detail({ row, again }: { row: AttachmentRow; again: () => void }) {
         mayChange && (
           <span className="row wrap">
             {row.attachment && (
-              <button type="button" className="btn small" onClick={() => (isPaused ? void act("resume") : Number(row.pending) > 0 ? ask("pause") : void act("pause"))}>
+              <button
+                type="button"
+                className="btn small"
+                onClick={() =>
+                  isPaused ? void act("resume") : Number(row.pending) > 0 ? ask("pause") : void act("pause")
+                }
+              >
                 <Icon name={isPaused ? "play" : "pause"} small />
                 {isPaused ? "Resume" : "Pause"}
               </button>
             )}
-            <Link className="btn small" to={`/agents/${encodeURIComponent(row.agent)}/edit`}>
+            <Link className="btn small" to="/agents/$agent/edit" params={{ agent: row.agent }}>
               <Icon name="edit" small />
               Edit prompt
             </Link>
@@ -300,15 +374,33 @@ function Detail({ row, again }: { row: AttachmentRow; again: () => void }) {
         </div>
       )}
       {isAsking === "detach" && (
-        <Confirm title={`Detach ${row.attachment}?`} action={`Detach ${row.attachment}`} keep="Keep it attached" danger onConfirm={detach} onClose={() => ask(null)}>
+        <Confirm
+          title={`Detach ${row.attachment}?`}
+          action={`Detach ${row.attachment}`}
+          keep="Keep it attached"
+          danger
+          onConfirm={detach}
+          onClose={() => ask(null)}
+        >
           <p>
-            Changes of {row.relation} start no more runs of {row.agent}. {isPaused ? "It is paused, so its pending runs are cancelled. " : Number(row.pending) > 0 ? `Its ${number(row.pending)} pending runs are still executed. ` : ""}An agent of the same name that nothing else uses goes with
-            it.
+            Changes of {row.relation} start no more runs of {row.agent}.{" "}
+            {isPaused
+              ? "It is paused, so its pending runs are cancelled. "
+              : Number(row.pending) > 0
+                ? `Its ${number(row.pending)} pending runs are still executed. `
+                : ""}
+            An agent of the same name that nothing else uses goes with it.
           </p>
         </Confirm>
       )}
       {isAsking === "pause" && (
-        <Confirm title={`Pause ${row.attachment}?`} action={`Pause ${row.attachment}`} keep="Keep it active" onConfirm={() => act("pause")} onClose={() => ask(null)}>
+        <Confirm
+          title={`Pause ${row.attachment}?`}
+          action={`Pause ${row.attachment}`}
+          keep="Keep it active"
+          onConfirm={() => act("pause")}
+          onClose={() => ask(null)}
+        >
           <p>{number(row.pending)} pending runs wait until it is resumed. New changes are still recorded as runs.</p>
         </Confirm>
       )}

@@ -1,5 +1,5 @@
 /** Approvals: the calls that wait at the left, the one that is read at the right, its decision below. */
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useState } from "react";
 
 import { minute, tableName } from "../data/format";
@@ -25,14 +25,14 @@ import { Absent } from "./missing";
 import type { RowSeen } from "./runs-list";
 import { callText } from "./steps";
 
-interface Address {
-  approval?: string;
-  tab?: "mine" | "history";
-}
+const TABS = ["mine", "history"] as const;
+type Tab = (typeof TABS)[number];
 
-export default function Approvals() {
+export default function Approvals(): ReactNode {
   useTitle("Approvals");
-  const { approval, tab } = useSearch({ strict: false }) as Address;
+  const search = useSearch({ strict: false });
+  const { approval = search.approval } = useParams({ strict: false });
+  const tab = TABS.find((each) => each === search.tab);
   const navigate = useNavigate();
   const live = useApprovals();
   const me = useSession()?.principal;
@@ -42,12 +42,14 @@ export default function Approvals() {
   const shown: readonly ApprovalRow[] = tab ? decided : waiting;
   const at = shown.findIndex((row) => row.id === approval);
   const id = approval ?? (isNarrow() ? undefined : shown[0]?.id);
-  const open = (next: ApprovalRow | undefined) => next && void navigate({ to: "/approvals", search: { tab, approval: next.id } as never, resetScroll: true });
+  const open = (next: ApprovalRow | undefined) =>
+    next && void navigate({ to: "/approvals", search: { tab, approval: next.id }, resetScroll: true });
   const index = at < 0 ? 0 : at;
   useKeys({
     j: () => open(shown[Math.min(index + 1, shown.length - 1)]),
     k: () => open(shown[Math.max(index - 1, 0)]),
-    ArrowDown: () => (document.activeElement?.closest(".side") ? open(shown[Math.min(index + 1, shown.length - 1)]) : false),
+    ArrowDown: () =>
+      document.activeElement?.closest(".side") ? open(shown[Math.min(index + 1, shown.length - 1)]) : false,
     ArrowUp: () => (document.activeElement?.closest(".side") ? open(shown[Math.max(index - 1, 0)]) : false),
   });
   return (
@@ -67,30 +69,53 @@ export default function Approvals() {
         {(tab ? history.isLoading && !history.rows : live.isLoading) ? (
           <Skeleton />
         ) : shown.length === 0 ? (
-          <EmptyBody title={tab ? "No decision yet" : "Nothing waits for a person"} command={tab ? undefined : "select agent.attach('TABLE', 'agent=NAME, approve=[TOOL]')"}>
+          <EmptyBody
+            title={tab ? "No decision yet" : "Nothing waits for a person"}
+            command={tab ? undefined : "select agent.attach('TABLE', 'agent=NAME, approve=[TOOL]')"}
+          >
             {tab ? "Decisions appear here." : "Calls to a tool that needs approval will appear here."}
           </EmptyBody>
         ) : (
           shown.map((row) => <Item key={row.id} row={row} tab={tab} isCurrent={row.id === id} />)
         )}
-        {!tab && waiting.length > 0 && <div className="item muted">End of list. New calls appear below, never above the one you read.</div>}
+        {!tab && waiting.length > 0 && (
+          <div className="item muted">End of list. New calls appear below, never above the one you read.</div>
+        )}
       </div>
-      {id ? <Detail key={id} id={id} index={index} total={shown.length} next={shown[index + 1] ?? shown[index - 1]} tab={tab} open={open} /> : <div className="approve hide-s" />}
+      {id ? (
+        <Detail
+          key={id}
+          id={id}
+          index={index}
+          total={shown.length}
+          next={shown[index + 1] ?? shown[index - 1]}
+          tab={tab}
+          open={open}
+        />
+      ) : (
+        <div className="approve hide-s" />
+      )}
     </div>
   );
 }
 
-function TabLink({ name, tab, count, isCurrent }: { name: string; tab?: string; count?: number; isCurrent: boolean }) {
+function TabLink({ name, tab, count, isCurrent }: { name: string; tab?: Tab; count?: number; isCurrent: boolean }) {
   return (
-    <Link to="/approvals" search={{ tab } as never} activeProps={{}} aria-current={isCurrent || undefined}>
+    <Link to="/approvals" search={{ tab }} activeProps={{}} aria-current={isCurrent || undefined}>
       {name} {count ? <span className="count">{count}</span> : null}
     </Link>
   );
 }
 
-function Item({ row, tab, isCurrent }: { row: ApprovalRow; tab: string | undefined; isCurrent: boolean }) {
+function Item({ row, tab, isCurrent }: { row: ApprovalRow; tab: Tab | undefined; isCurrent: boolean }) {
   return (
-    <Link className="item" to="/approvals" search={{ tab, approval: row.id } as never} activeProps={{}} aria-current={isCurrent || undefined}>
+    <Link
+      className="item"
+      to="/approvals"
+      search={{ tab, approval: row.id }}
+      activeProps={{}}
+      aria-current={isCurrent || undefined}
+    >
       <span className="top">
         <code className="strong">{row.tool}</code>
         <span className="muted">
@@ -117,7 +142,7 @@ interface DetailProps {
   index: number;
   total: number;
   next: ApprovalRow | undefined;
-  tab: string | undefined;
+  tab: Tab | undefined;
   open: (row: ApprovalRow | undefined) => void;
 }
 
@@ -140,19 +165,32 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
     );
   if (!row)
     return (
-      <section className="approve">{isLoading ? <Skeleton rows={6} label="The call is loading" /> : <Absent text={`Approval ${id} does not exist, or you may not see it.`} to="/approvals" action="Open approvals" />}</section>
+      <section className="approve">
+        {isLoading ? (
+          <Skeleton rows={6} label="The call is loading" />
+        ) : (
+          <Absent
+            text={`Approval ${id} does not exist, or you may not see it.`}
+            to="/approvals"
+            action="Open approvals"
+          />
+        )}
+      </section>
     );
   return (
     <section aria-label="Call" className="stack approve">
       <div className="head">
         <p className="crumb only-s">
-          <Link to="/approvals" search={{ tab } as never}>
+          <Link to="/approvals" search={{ tab }}>
             Approvals
           </Link>{" "}
           / {index + 1} of {total}
         </p>
         <h2 className="big">
-          {row.state === "pending" ? "May" : "The call of"} <Link to={`/agents/${encodeURIComponent(row.agent ?? "")}`}>{row.agent ?? "the agent"}</Link>
+          {row.state === "pending" ? "May" : "The call of"}{" "}
+          <Link to="/agents/$agent" params={{ agent: row.agent ?? "" }}>
+            {row.agent ?? "the agent"}
+          </Link>
           {row.state === "pending" ? " make this call?" : ""}
         </h2>
         {row.state !== "pending" && <State state={row.edited ? "edited" : row.state} />}
@@ -163,7 +201,7 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
           <span className="muted nowrap hide-s">
             <kbd>j</kbd> <kbd>k</kbd> next, previous
           </span>
-          <Link className="btn quiet" to={`/runs/${row.run_id}`}>
+          <Link className="btn quiet" to="/runs/$run" params={{ run: row.run_id }}>
             Run {row.run_id}
           </Link>
         </div>
@@ -181,7 +219,11 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
           <Binds row={row} />
         </div>
       </div>
-      {row.state === "pending" ? <Decide row={row} again={again} done={() => open(next)} keys /> : <Decided row={row} />}
+      {row.state === "pending" ? (
+        <Decide row={row} again={again} done={() => open(next)} keys />
+      ) : (
+        <Decided row={row} />
+      )}
       <Earlier tool={row.tool} id={row.id} />
     </section>
   );
@@ -189,7 +231,12 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
 
 function Arguments({ row }: { row: ApprovalDetail }) {
   return (
-    <Panel title="Arguments" aside={<span className="muted">all of them, in full</span>} end={<Copy text={row.arguments_text} label="Copy as JSON" />} flush>
+    <Panel
+      title="Arguments"
+      aside={<span className="muted">all of them, in full</span>}
+      end={<Copy text={row.arguments_text} label="Copy as JSON" />}
+      flush
+    >
       {row.shown.length === 0 ? (
         <p className="note muted">The call has no arguments.</p>
       ) : (
@@ -207,9 +254,11 @@ function Arguments({ row }: { row: ApprovalDetail }) {
               cell: (arg) => (
                 <>
                   {arg.kind !== "string" ? <Shown {...arg} /> : arg.text === "" ? <Blank /> : arg.text}
-                  {row.edited && arg.bound === null && JSON.stringify(row.arguments[arg.name]) !== JSON.stringify(row.edited[arg.name]) && (
-                    <span className="muted"> was {JSON.stringify(row.arguments[arg.name])}</span>
-                  )}
+                  {row.edited &&
+                    arg.bound === null &&
+                    JSON.stringify(row.arguments[arg.name]) !== JSON.stringify(row.edited[arg.name]) && (
+                      <span className="muted"> was {JSON.stringify(row.arguments[arg.name])}</span>
+                    )}
                 </>
               ),
             },
@@ -338,7 +387,9 @@ function Decided({ row }: { row: ApprovalRow }) {
   return (
     <Panel title="Decision">
       <p>
-        <State state={row.edited ? "edited" : row.state} /> {row.decided_by ? <>by {row.decided_by}</> : row.state === "expired" ? "by nobody in time" : ""} <Time at={row.decided_at} />
+        <State state={row.edited ? "edited" : row.state} />{" "}
+        {row.decided_by ? <>by {row.decided_by}</> : row.state === "expired" ? "by nobody in time" : ""}{" "}
+        <Time at={row.decided_at} />
       </p>
       {row.reason && <p className="soft">“{row.reason}”</p>}
     </Panel>
@@ -350,24 +401,42 @@ function Earlier({ tool, id }: { tool: string; id: string }) {
   const shown = rows?.filter((row) => row.id !== id).slice(0, 5);
   if (!shown?.length) return null;
   return (
-    <Panel title={`Earlier decisions on ${tool}`} end={<Link to="/approvals" search={{ tab: "history" } as never}>History</Link>} flush>
+    <Panel
+      title={`Earlier decisions on ${tool}`}
+      end={
+        <Link to="/approvals" search={{ tab: "history" }}>
+          History
+        </Link>
+      }
+      flush
+    >
       <Table<ApprovalRow>
         label={`Earlier decisions on ${tool}`}
         rows={shown}
         rowKey={(row) => row.id}
         columns={[
-          { title: "Decision", className: "inline nowrap", cell: (row) => <State state={row.edited ? "edited" : row.state} /> },
+          {
+            title: "Decision",
+            className: "inline nowrap",
+            cell: (row) => <State state={row.edited ? "edited" : row.state} />,
+          },
           {
             title: "Call",
             className: "c0",
             cell: (row) => (
               <span className="clip">
-                <code>{callText(row.tool, row.edited ?? row.arguments)}</code> {row.reason && <span className="muted">“{row.reason}”</span>}
+                <code>{callText(row.tool, row.edited ?? row.arguments)}</code>{" "}
+                {row.reason && <span className="muted">“{row.reason}”</span>}
               </span>
             ),
           },
           { title: "By", className: "inline", cell: (row) => row.decided_by ?? <span className="muted">nobody</span> },
-          { title: "When", label: "When", className: "num nowrap inline", cell: (row) => <Time at={row.decided_at ?? row.expires_at} /> },
+          {
+            title: "When",
+            label: "When",
+            className: "num nowrap inline",
+            cell: (row) => <Time at={row.decided_at ?? row.expires_at} />,
+          },
         ]}
       />
     </Panel>

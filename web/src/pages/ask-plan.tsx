@@ -1,23 +1,21 @@
 /** The plan of an answer: steps as boxes, what each needs as arrows. */
-import dagre from "@dagrejs/dagre";
+import dagre, { type EdgeLabel, type GraphLabel, type Point } from "@dagrejs/dagre";
 
 import { isNarrow } from "../data/local";
 import type { Answer } from "../data/questions";
 
 const [HEIGHT, HEAD] = [42, 7];
 
-interface Point {
-  x: number;
-  y: number;
-}
+/** A box: its size, and from the layout its center. */
+type Box = Point & { width: number; height: number };
 
 export default function Plan({ answer }: { answer: Answer }) {
-  const graph = new dagre.graphlib.Graph();
+  const graph = new dagre.graphlib.Graph<GraphLabel, Box, EdgeLabel>();
   const isDown = isNarrow();
   const width = isDown ? 150 : 168;
   graph.setGraph({ rankdir: isDown ? "TB" : "LR", nodesep: 16, ranksep: 34, marginx: 4, marginy: 4 });
   graph.setDefaultEdgeLabel(() => ({}));
-  for (const step of answer.plan) graph.setNode(step.id, { width, height: HEIGHT });
+  for (const step of answer.plan) graph.setNode(step.id, { x: 0, y: 0, width, height: HEIGHT });
   for (const step of answer.plan) for (const each of step.depends_on) graph.setEdge(each, step.id);
   dagre.layout(graph);
   /** From the side of a box to the side of another, through the points between them. */
@@ -27,7 +25,9 @@ export default function Plan({ answer }: { answer: Answer }) {
     let [line, at] = [`M${start.x} ${start.y}`, start];
     for (const next of points.length > 3 ? [...points.slice(1, -1), end] : [end]) {
       const [x, y] = [(at.x + next.x) / 2, (at.y + next.y) / 2];
-      line += isDown ? `C${at.x} ${y} ${next.x} ${y} ${next.x} ${next.y}` : `C${x} ${at.y} ${x} ${next.y} ${next.x} ${next.y}`;
+      line += isDown
+        ? `C${at.x} ${y} ${next.x} ${y} ${next.x} ${next.y}`
+        : `C${x} ${at.y} ${x} ${next.y} ${next.x} ${next.y}`;
       at = next;
     }
     return [line, isDown ? `M${end.x - 4} ${end.y}h8l-4 ${HEAD}z` : `M${end.x} ${end.y - 4}v8l${HEAD}-4z`];
@@ -36,7 +36,19 @@ export default function Plan({ answer }: { answer: Answer }) {
   const results = new Map(answer.steps.map((each) => [each.step, each]));
   return (
     <div className="scroll" tabIndex={0} role="group" aria-label="Plan">
-      <svg className="plan" viewBox={`0 0 ${size.width} ${size.height}`} width={size.width} height={size.height} role="img" aria-label={answer.plan.map((each) => `${each.id}: ${each.description}${each.depends_on.length ? `, after ${each.depends_on.join(", ")}` : ""}`).join("; ")}>
+      <svg
+        className="plan"
+        viewBox={`0 0 ${size.width} ${size.height}`}
+        width={size.width}
+        height={size.height}
+        role="img"
+        aria-label={answer.plan
+          .map(
+            (each) =>
+              `${each.id}: ${each.description}${each.depends_on.length ? `, after ${each.depends_on.join(", ")}` : ""}`,
+          )
+          .join("; ")}
+      >
         {graph.edges().map((edge) => {
           const [line, head] = arrow(graph.node(edge.v), graph.edge(edge).points ?? [], graph.node(edge.w));
           return (
@@ -57,7 +69,11 @@ export default function Plan({ answer }: { answer: Answer }) {
                 {short(step.id, isDown ? 19 : 22)}
               </text>
               <text className="mono" x="10" y="32">
-                {found ? (found.error ? "failed" : `${step.type.toLowerCase()}, ${found.rows.length} ${found.rows.length === 1 ? "row" : "rows"}`) : step.type.toLowerCase()}
+                {found
+                  ? found.error
+                    ? "failed"
+                    : `${step.type.toLowerCase()}, ${found.rows.length} ${found.rows.length === 1 ? "row" : "rows"}`
+                  : step.type.toLowerCase()}
               </text>
             </g>
           );

@@ -1,13 +1,23 @@
 /** Ask: a question, its answer, the plan as a graph, the statements, the rows, a chart. */
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, lazy, type RefObject, Suspense, useEffect, useRef, useState } from "react";
+import { type ReactNode, type SubmitEvent, lazy, type RefObject, Suspense, useEffect, useRef, useState } from "react";
 
+import { csv } from "../data/csv";
 import { money, number } from "../data/format";
 import { isMac, isNarrow } from "../data/local";
 import { mutate } from "../data/mutate";
 import { useQueryOnce } from "../data/queries";
-import { type Answer, answerOf, type Question, type QuestionRow, type StepResult, useProgress, useQuestions } from "../data/questions";
-import { Refused, request } from "../data/request";
+import {
+  type Answer,
+  answerOf,
+  isNumber,
+  type Question,
+  type QuestionRow,
+  type StepResult,
+  useProgress,
+  useQuestions,
+} from "../data/questions";
+import { Refused, request, refused } from "../data/request";
 import { useTitle } from "../frame/title";
 import { Copy } from "../parts/copy";
 import { Icon } from "../parts/icon";
@@ -28,9 +38,9 @@ const FEW = 8; // questions
 
 const newSession = () => `console-${crypto.randomUUID()}`;
 
-export default function Ask() {
+export default function Ask(): ReactNode {
   useTitle("Ask");
-  const { question: opened } = useSearch({ strict: false }) as { question?: string };
+  const { question: opened } = useSearch({ from: "/signed-in/ask" });
   const navigate = useNavigate();
   const [refusal, setRefusal] = useState<Refused | null>(null);
   const [text, setText] = useState("");
@@ -40,7 +50,7 @@ export default function Ask() {
   const [problem, setProblem] = useState<Refused | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
-    request("GET", "v1/ask").catch((error: Refused) => setRefusal(error));
+    request("GET", "v1/ask").catch((error: unknown) => setRefusal(refused(error)));
   }, []);
   const answer = opened ? undefined : answers[0];
   const ask = async (question: string) => {
@@ -54,7 +64,7 @@ export default function Ask() {
       setText("");
     } catch (error) {
       setText(question);
-      setProblem(error as Refused);
+      setProblem(refused(error));
     }
     setAsked(null);
   };
@@ -67,7 +77,15 @@ export default function Ask() {
     <>
       <div className="head">
         <h1>Ask</h1>
-        <p>Answers come from read-only statements{answer && <>, run as <code>{answer.role}</code></>}.</p>
+        <p>
+          Answers come from read-only statements
+          {answer && (
+            <>
+              , run as <code>{answer.role}</code>
+            </>
+          )}
+          .
+        </p>
         {answers.length > 0 && (
           <div className="actions">
             <button
@@ -95,7 +113,15 @@ export default function Ask() {
             )}
           </Notice>
         ) : (
-          <QuestionForm field={field} text={text} setText={setText} isAsking={asked !== null} isReply={answer?.status === "clarify"} count={answers.length} onAsk={() => void ask(text)} />
+          <QuestionForm
+            field={field}
+            text={text}
+            setText={setText}
+            isAsking={asked !== null}
+            isReply={answer?.status === "clarify"}
+            count={answers.length}
+            onAsk={() => void ask(text)}
+          />
         )}
         {asked !== null && <Progress question={asked} session={session} />}
         {problem && (
@@ -136,7 +162,10 @@ function Progress({ question, session }: { question: string; session: string }) 
             return (
               <li className="row" key={step.id}>
                 {result ? (
-                  <State state={result.error ? "failed" : "done"} word={result.error ? "failed" : `${number(result.rows ?? 0)} ${result.rows === 1 ? "row" : "rows"}`} />
+                  <State
+                    state={result.error ? "failed" : "done"}
+                    word={result.error ? "failed" : `${number(result.rows ?? 0)} ${result.rows === 1 ? "row" : "rows"}`}
+                  />
                 ) : (
                   <State state={isNext ? "running" : "pending"} word={isNext ? "reading" : "waits"} />
                 )}
@@ -176,12 +205,26 @@ function Opened({ id, edit, again, mayAsk }: Again & { id: string; mayAsk: boole
         <Problem error={error} again={read} />
       </Panel>
     );
-  if (rows === null) return <Panel label="Question" flush busy><Skeleton /></Panel>;
-  if (!question) return <Panel title="Question"><p>Question {id} does not exist, or it is not yours.</p></Panel>;
+  if (rows === null)
+    return (
+      <Panel label="Question" flush busy>
+        <Skeleton />
+      </Panel>
+    );
+  if (!question)
+    return (
+      <Panel title="Question">
+        <p>Question {id} does not exist, or it is not yours.</p>
+      </Panel>
+    );
   if (isOpen) return <Progress question={question.text} session={question.session} />;
   if (!question.answer)
     return (
-      <Panel title="Not answered" aside={<State state="failed" />} end={mayAsk && <AskAgain question={question.text} edit={edit} again={again} />}>
+      <Panel
+        title="Not answered"
+        aside={<State state="failed" />}
+        end={mayAsk && <AskAgain question={question.text} edit={edit} again={again} />}
+      >
         <p className="muted">{question.text}</p>
         <p>{question.reason ?? "The question was ended before it was answered."}</p>
       </Panel>
@@ -233,7 +276,12 @@ function Earlier({ opened, shown }: { opened: string | undefined; shown: readonl
             title: "Question",
             className: "c0",
             cell: (row) => (
-              <Link className="plain clip" to="/ask" search={{ question: row.id } as never} aria-current={row.id === opened || undefined}>
+              <Link
+                className="plain clip"
+                to="/ask"
+                search={{ question: row.id }}
+                aria-current={row.id === opened || undefined}
+              >
                 {row.text} <span className="muted">{row.answer ?? row.reason}</span>
               </Link>
             ),
@@ -265,7 +313,7 @@ interface QuestionProps {
 }
 
 function QuestionForm({ field, text, setText, isAsking, isReply, count, onAsk }: QuestionProps) {
-  const submit = (event: FormEvent) => {
+  const submit = (event: SubmitEvent) => {
     event.preventDefault();
     onAsk();
   };
@@ -282,12 +330,16 @@ function QuestionForm({ field, text, setText, isAsking, isReply, count, onAsk }:
           maxLength={20_000}
           autoFocus={!isNarrow()}
           value={text}
-          placeholder={isReply ? "Reply to the question" : count ? "Ask more: it can refer to the answer" : "Ask about your tables"}
+          placeholder={
+            isReply ? "Reply to the question" : count ? "Ask more: it can refer to the answer" : "Ask about your tables"
+          }
           onChange={(event) => setText(event.target.value)}
           onKeyDown={(event) => event.key === "Enter" && (event.metaKey || event.ctrlKey) && onAsk()}
         />
         <div className="row wrap">
-          {count > 0 && <span className="chip">{count === 1 ? "1 question" : `${count} questions`} in this session</span>}
+          {count > 0 && (
+            <span className="chip">{count === 1 ? "1 question" : `${count} questions`} in this session</span>
+          )}
           <span className="end row">
             <span className="muted hide-s">
               <kbd>{isMac ? "⌘↵" : "Ctrl ↵"}</kbd>
@@ -322,7 +374,9 @@ function Answered({ answer, edit, again, at }: AnsweredProps) {
   return (
     <div className={last ? "grid-2 break-m" : "stack"}>
       <div className="stack">
-        <Panel title={answer.status === "clarify" ? "Question back" : "Answer"} aside={<State state={state} word={word} />}
+        <Panel
+          title={answer.status === "clarify" ? "Question back" : "Answer"}
+          aside={<State state={state} word={word} />}
           end={
             <>
               {edit && <AskAgain question={answer.question} edit={edit} again={again} />}
@@ -355,7 +409,8 @@ function Answered({ answer, edit, again, at }: AnsweredProps) {
             title="Plan"
             end={
               <span className="muted">
-                {answer.plan.length} {answer.plan.length === 1 ? "step" : "steps"} · {number(answer.tokens)} tokens · {money(answer.cost)}
+                {answer.plan.length} {answer.plan.length === 1 ? "step" : "steps"} · {number(answer.tokens)} tokens ·{" "}
+                {money(answer.cost)}
               </span>
             }
           >
@@ -367,7 +422,12 @@ function Answered({ answer, edit, again, at }: AnsweredProps) {
         {answer.steps
           .filter((each) => each.type === "SQL" || each.type === "ANALYZE")
           .map((each) => (
-            <Panel key={each.step} title={each.type === "SQL" ? "SQL" : "SQL over the results"} aside={<span className="muted clip">{each.description}</span>} end={<Copy text={each.query} />}>
+            <Panel
+              key={each.step}
+              title={each.type === "SQL" ? "SQL" : "SQL over the results"}
+              aside={<span className="muted clip">{each.description}</span>}
+              end={<Copy text={each.query} />}
+            >
               <pre tabIndex={0} className="code wrap">
                 <Sql text={each.query} />
               </pre>
@@ -389,19 +449,36 @@ function Answered({ answer, edit, again, at }: AnsweredProps) {
 }
 
 function Result({ result }: { result: StepResult }) {
-  const csv = () => [result.columns.map(([name]) => name), ...result.rows].map((row) => row.map((each) => (each === null ? "" : `"${safe(each).replaceAll('"', '""')}"`)).join(",")).join("\n");
   return (
     <Panel
       title="Result"
       flush
       aside={<span className="muted">{result.rows.length === 1 ? "1 row" : `${number(result.rows.length)} rows`}</span>}
       end={
-        <button type="button" className="copy" onClick={() => download("result.csv", csv(), "text/csv")}>
+        <button
+          type="button"
+          className="copy"
+          onClick={() =>
+            download(
+              "result.csv",
+              csv(
+                result.columns.map(([name]) => name),
+                result.rows,
+              ),
+              "text/csv",
+            )
+          }
+        >
           <Icon name="dl" small />
           CSV
         </button>
       }
-      foot={[...(result.rows.length > SHOWN ? [`The first ${SHOWN} rows are shown; the CSV has all.`] : []), ...result.cut].join(" ") || undefined}
+      foot={
+        [
+          ...(result.rows.length > SHOWN ? [`The first ${SHOWN} rows are shown; the CSV has all.`] : []),
+          ...result.cut,
+        ].join(" ") || undefined
+      }
     >
       <div className="scroll" tabIndex={0} role="group" aria-label="Rows">
         <table>
@@ -430,12 +507,6 @@ function Result({ result }: { result: StepResult }) {
     </Panel>
   );
 }
-
-/** What a spreadsheet would read as a formula is text. */
-const safe = (text: string) => (/^[=+@\t\r]|^-(?![\d.]+$)/.test(text) ? `'${text}` : text);
-
-const NUMBERS = new Set([20, 21, 23, 700, 701, 790, 1700]); // types: int8, int2, int4, float4, float8, money, numeric
-export const isNumber = (type: number | undefined): boolean => type !== undefined && NUMBERS.has(type);
 
 function Checks({ answer }: { answer: Answer }) {
   const [isSaved, setSaved] = useState(false);

@@ -1,6 +1,6 @@
 /** Attach an agent to a table: a new one, or one that exists. */
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, type ReactNode, useRef, useState } from "react";
+import { type SubmitEvent, type ReactNode, useRef, useState } from "react";
 
 import { tableName } from "../data/format";
 import type { Model } from "../data/agents";
@@ -33,7 +33,19 @@ interface AgentRow {
   refusal: string | null;
 }
 
-type FieldName = "table" | "ops" | "condition" | "columns" | "writes" | "name" | "agent" | "model" | "tools" | "bind" | "approve" | "run_as";
+type FieldName =
+  | "table"
+  | "ops"
+  | "condition"
+  | "columns"
+  | "writes"
+  | "name"
+  | "agent"
+  | "model"
+  | "tools"
+  | "bind"
+  | "approve"
+  | "run_as";
 /** Of several boxes, each with a label of its own. */
 const SETS: ReadonlySet<FieldName> = new Set<FieldName>(["ops", "columns", "writes"]);
 type Errors = Partial<Record<FieldName | "form", string>>;
@@ -44,7 +56,7 @@ const list = (text: string) =>
     .map((each) => each.trim())
     .filter(Boolean);
 
-export default function Attach() {
+export default function Attach(): ReactNode {
   useTitle("Attach");
   const tables = useQueryOnce<TableRow>("attach_tables");
   const options = useQueryOnce<Options>("attach_options");
@@ -93,14 +105,15 @@ function fieldOf(error: Refused, isNew: boolean): FieldName | "form" {
   const { code = "", message, status } = error;
   if (status === 404) return isNew ? "name" : "agent";
   if (code === "23505" || /^attachment ".*" already exists/.test(message)) return "name";
-  if (code === "WA014" || /^model /.test(message)) return "model";
-  if (code === "WA011") return /approve/.test(message) ? "approve" : /bind/.test(message) ? "bind" : "tools";
-  if (/must be a member of role|^role /.test(message)) return /lacks SELECT/.test(message) ? "columns" : "run_as";
-  if (/^columns:/.test(message)) return "columns";
-  if (/^writes:/.test(message)) return "writes";
-  if (/^bind/.test(message)) return "bind";
-  if (code === "WA012" || ["42601", "42703", "42702", "42883", "42804", "42725", "22P02"].includes(code)) return "condition";
-  if (/replica identity/.test(message)) return "ops";
+  if (code === "WA014" || message.startsWith("model ")) return "model";
+  if (code === "WA011") return message.includes("approve") ? "approve" : message.includes("bind") ? "bind" : "tools";
+  if (/must be a member of role|^role /.test(message)) return message.includes("lacks SELECT") ? "columns" : "run_as";
+  if (message.startsWith("columns:")) return "columns";
+  if (message.startsWith("writes:")) return "writes";
+  if (message.startsWith("bind")) return "bind";
+  if (code === "WA012" || ["42601", "42703", "42702", "42883", "42804", "42725", "22P02"].includes(code))
+    return "condition";
+  if (message.includes("replica identity")) return "ops";
   if (code === "WA013" || code === "42P01") return "table";
   return "form";
 }
@@ -113,10 +126,12 @@ interface FormProps {
 }
 
 function Form({ tables, options, models, agents }: FormProps) {
-  const wanted = (useSearch({ strict: false }) as { table?: string }).table;
+  const wanted = useSearch({ from: "/signed-in/attach" }).table;
   const navigate = useNavigate();
   const form = useRef<HTMLFormElement>(null);
-  const [relation, setRelation] = useState(tables.find((each) => each.relation === wanted)?.relation ?? tables[0]?.relation ?? "");
+  const [relation, setRelation] = useState(
+    tables.find((each) => each.relation === wanted)?.relation ?? tables[0]?.relation ?? "",
+  );
   const [agent, setAgent] = useState("");
   const [name, setName] = useState("");
   const [ops, setOps] = useState<readonly string[]>(["insert"]);
@@ -141,20 +156,29 @@ function Form({ tables, options, models, agents }: FormProps) {
     const [first] = Object.keys(found);
     requestAnimationFrame(() => form.current?.querySelector<HTMLElement>(`[data-field="${first}"]`)?.focus());
   };
-  const send = async (event: FormEvent) => {
+  const send = async (event: SubmitEvent) => {
     event.preventDefault();
     const pairs = list(bind).map((each) => each.split("=") as [string, string | undefined]);
     const missing: Errors = {};
     if (!name.trim()) missing.name = "A name is needed.";
-    else if (isNew && agents.some((each) => each.agent === name.trim())) missing.name = `Agent ${name.trim()} exists. Choose it above, or take another name.`;
+    else if (isNew && agents.some((each) => each.agent === name.trim()))
+      missing.name = `Agent ${name.trim()} exists. Choose it above, or take another name.`;
     if (!ops.length) missing.ops = "At least one event is needed.";
     if (pairs.some(([left, right]) => !left || !right)) missing.bind = "Expected argument=column.";
     if (Object.keys(missing).length) return fail(missing);
     setSending(true);
     setErrors({});
     const values = {
-      name: name.trim(), target: relation, ops, condition: condition.trim(), columns: columns.length ? columns : "", writes,
-      bind: Object.fromEntries(pairs), approve: list(approve), run_as: runAs, backfill,
+      name: name.trim(),
+      target: relation,
+      ops,
+      condition: condition.trim(),
+      columns: columns.length ? columns : "",
+      writes,
+      bind: Object.fromEntries(pairs),
+      approve: list(approve),
+      run_as: runAs,
+      backfill,
     };
     try {
       if (isNew) {
@@ -163,15 +187,19 @@ function Form({ tables, options, models, agents }: FormProps) {
       } else await mutate("attach_agent", { ...values, agent });
       toast(
         <>
-          Attached <b className="strong">{name.trim()}</b> to {relation}. Changes that commit from now on start its runs.
+          Attached <b className="strong">{name.trim()}</b> to {relation}. Changes that commit from now on start its
+          runs.
         </>,
       );
-      await navigate({ to: `/agents/${encodeURIComponent(isNew ? name.trim() : agent)}` });
+      await navigate({ to: "/agents/$agent", params: { agent: isNew ? name.trim() : agent } });
     } catch (error) {
       setSending(false);
       if (!(error instanceof Refused)) throw error;
       const field = fieldOf(error, isNew);
-      const text = error.status === 404 && isNew ? `Agent ${name.trim()} exists already.` : [error.message, error.hint].filter(Boolean).join(". ");
+      const text =
+        error.status === 404 && isNew
+          ? `Agent ${name.trim()} exists already.`
+          : [error.message, error.hint].filter(Boolean).join(". ");
       fail({ [field]: text });
     }
   };
@@ -190,11 +218,34 @@ function Form({ tables, options, models, agents }: FormProps) {
       </span>
     </div>
   );
-  const props = (id: FieldName) => ({ id: `f-${id}`, "data-field": id, "aria-invalid": errors[id] !== undefined, "aria-describedby": `${id}-hint` });
-  const input = (id: FieldName, value: string, set: (text: string) => void, rest: { list?: string; placeholder?: string } = {}) => (
-    <input type="text" value={value} autoComplete="off" spellCheck={false} onChange={(event) => set(event.target.value)} {...props(id)} {...rest} />
+  const props = (id: FieldName) => ({
+    id: `f-${id}`,
+    "data-field": id,
+    "aria-invalid": errors[id] !== undefined,
+    "aria-describedby": `${id}-hint`,
+  });
+  const input = (
+    id: FieldName,
+    value: string,
+    set: (text: string) => void,
+    rest: { list?: string; placeholder?: string } = {},
+  ) => (
+    <input
+      type="text"
+      value={value}
+      autoComplete="off"
+      spellCheck={false}
+      onChange={(event) => set(event.target.value)}
+      {...props(id)}
+      {...rest}
+    />
   );
-  const boxes = (id: FieldName, all: readonly string[], held: readonly string[], set: (next: readonly string[]) => void) => (
+  const boxes = (
+    id: FieldName,
+    all: readonly string[],
+    held: readonly string[],
+    set: (next: readonly string[]) => void,
+  ) => (
     <div className="boxes">
       {all.map((each, i) => (
         <label className="check" key={each}>
@@ -202,7 +253,9 @@ function Form({ tables, options, models, agents }: FormProps) {
             type="checkbox"
             {...(i === 0 ? props(id) : {})}
             checked={held.includes(each)}
-            onChange={(event) => set(all.filter((other) => (other === each ? event.target.checked : held.includes(other))))}
+            onChange={(event) =>
+              set(all.filter((other) => (other === each ? event.target.checked : held.includes(other))))
+            }
           />
           <span className="mono">{each}</span>
         </label>
@@ -236,13 +289,32 @@ function Form({ tables, options, models, agents }: FormProps) {
             {field(
               "condition",
               "Condition",
-              <textarea {...props("condition")} className="prompt" rows={2} value={condition} placeholder="new.amount > 500" spellCheck={false} onChange={(event) => setCondition(event.target.value)} />,
+              <textarea
+                {...props("condition")}
+                className="prompt"
+                rows={2}
+                value={condition}
+                placeholder="new.amount > 500"
+                spellCheck={false}
+                onChange={(event) => setCondition(event.target.value)}
+              />,
               "a boolean SQL expression over new and old; empty: every change",
             )}
-            {field("columns", "Reads columns", boxes("columns", table?.columns ?? [], columns, setColumns), "what the agent is shown, and whose updates count; none chosen: all")}
-            {field("writes", "Writes columns", boxes("writes", table?.columns ?? [], writes, setWrites), "what update_row can write")}
+            {field(
+              "columns",
+              "Reads columns",
+              boxes("columns", table?.columns ?? [], columns, setColumns),
+              "what the agent is shown, and whose updates count; none chosen: all",
+            )}
+            {field(
+              "writes",
+              "Writes columns",
+              boxes("writes", table?.columns ?? [], writes, setWrites),
+              "what update_row can write",
+            )}
             <label className="check">
-              <input type="checkbox" checked={backfill} onChange={(event) => setBackfill(event.target.checked)} /> Backfill: also start a run for each present row
+              <input type="checkbox" checked={backfill} onChange={(event) => setBackfill(event.target.checked)} />{" "}
+              Backfill: also start a run for each present row
             </label>
           </div>
         </Panel>
@@ -260,7 +332,12 @@ function Form({ tables, options, models, agents }: FormProps) {
                 </select>,
                 "one that exists keeps its model, prompt and tools",
               )}
-            {field("name", "Name", input("name", name, setName), isNew ? "of the agent and its attachment" : "of the attachment")}
+            {field(
+              "name",
+              "Name",
+              input("name", name, setName),
+              isNew ? "of the agent and its attachment" : "of the attachment",
+            )}
             {isNew && (
               <>
                 {field(
@@ -274,9 +351,20 @@ function Form({ tables, options, models, agents }: FormProps) {
                 )}
                 <label className="field">
                   <span>System prompt</span>
-                  <textarea className="prompt" rows={6} value={prompt} spellCheck={false} onChange={(event) => setPrompt(event.target.value)} />
+                  <textarea
+                    className="prompt"
+                    rows={6}
+                    value={prompt}
+                    spellCheck={false}
+                    onChange={(event) => setPrompt(event.target.value)}
+                  />
                 </label>
-                {field("tools", "Tools", input("tools", tools, setTools, { list: "tools", placeholder: "refund_customer, close_ticket" }), "SQL functions and tools by name; update_row is added if it writes columns")}
+                {field(
+                  "tools",
+                  "Tools",
+                  input("tools", tools, setTools, { list: "tools", placeholder: "refund_customer, close_ticket" }),
+                  "SQL functions and tools by name; update_row is added if it writes columns",
+                )}
                 <datalist id="tools">
                   {options.tools.map((each) => (
                     <option key={each} value={each} />
@@ -284,8 +372,18 @@ function Form({ tables, options, models, agents }: FormProps) {
                 </datalist>
               </>
             )}
-            {field("bind", "Bound arguments", input("bind", bind, setBind, { placeholder: "ticket_id=id" }), "argument=column of the changed row; the model does not see them")}
-            {field("approve", "Ask for approval of", input("approve", approve, setApprove), "tools whose calls wait for a person")}
+            {field(
+              "bind",
+              "Bound arguments",
+              input("bind", bind, setBind, { placeholder: "ticket_id=id" }),
+              "argument=column of the changed row; the model does not see them",
+            )}
+            {field(
+              "approve",
+              "Ask for approval of",
+              input("approve", approve, setApprove),
+              "tools whose calls wait for a person",
+            )}
             {field(
               "run_as",
               "Runs as",

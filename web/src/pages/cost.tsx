@@ -2,6 +2,7 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
+import { csv } from "../data/csv";
 import { count, money, number, percent } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useSession } from "../data/session";
@@ -48,9 +49,9 @@ const PERIODS = [
 ] as const;
 const INKS = ["accent", "retry", "idle"] as const;
 
-export default function Cost() {
+export default function Cost(): ReactNode {
   useTitle("Cost");
-  const { days = "14", agent = "" } = useSearch({ strict: false }) as { days?: string; agent?: string };
+  const { days = "14", agent = "" } = useSearch({ from: "/signed-in/cost" });
   const navigate = useNavigate();
   const zone = useSession()?.time_zone;
   const { rows, error, again } = useQueryOnce<CostRow>("cost", { days }, { every: 30_000 });
@@ -62,13 +63,18 @@ export default function Cost() {
         <h1>Cost</h1>
         <span className="toggle" role="group" aria-label="Period">
           {PERIODS.map((each) => (
-            <button key={each.days} type="button" aria-pressed={days === each.days} onClick={() => void navigate({ to: "/cost", search: { days: each.days, agent } as never })}>
+            <button
+              key={each.days}
+              type="button"
+              aria-pressed={days === each.days}
+              onClick={() => void navigate({ to: "/cost", search: { days: each.days, agent } })}
+            >
               {each.name}
             </button>
           ))}
         </span>
         {agent && (
-          <Link to="/cost" search={{ days } as never}>
+          <Link to="/cost" search={{ days }}>
             All agents, not only {agent}
           </Link>
         )}
@@ -94,12 +100,33 @@ export default function Cost() {
           ) : (
             <>
               <Totals rows={shown} period={period} />
-              <Panel title="By day" aside={<span className="muted hide-s">days end at midnight, {zone}</span>} end={<Legend rows={shown} />}>
+              <Panel
+                title="By day"
+                aside={<span className="muted hide-s">days end at midnight, {zone}</span>}
+                end={<Legend rows={shown} />}
+              >
                 <ByDay rows={shown} days={Number(days)} />
               </Panel>
               <div className="grid-3">
-                <By title="By agent" rows={shown} of={(row) => row.agent} period={period} link={(name) => <Link to="/runs" search={{ agent: name } as never}>{name}</Link>} />
-                <By title="By model" rows={shown} of={(row) => row.model} period={period} tokens foot="A model without a price counts as unknown, not as zero." />
+                <By
+                  title="By agent"
+                  rows={shown}
+                  of={(row) => row.agent}
+                  period={period}
+                  link={(name) => (
+                    <Link to="/runs" search={{ agent: name }}>
+                      {name}
+                    </Link>
+                  )}
+                />
+                <By
+                  title="By model"
+                  rows={shown}
+                  of={(row) => row.model}
+                  period={period}
+                  tokens
+                  foot="A model without a price counts as unknown, not as zero."
+                />
                 <By title="By tenant" rows={shown} of={(row) => row.tenant} period={period} />
               </div>
             </>
@@ -135,7 +162,14 @@ function Totals({ rows, period }: { rows: readonly CostRow[]; period: string }) 
       <Link to="/runs">
         <span className="label">Tokens</span>
         <span className="value">
-          {count(tokens)} <small>{percent(sum(rows, (row) => row.cached), tokens)} cached</small>
+          {count(tokens)}{" "}
+          <small>
+            {percent(
+              sum(rows, (row) => row.cached),
+              tokens,
+            )}{" "}
+            cached
+          </small>
         </span>
       </Link>
       <Link to="/runs">
@@ -149,7 +183,10 @@ function Totals({ rows, period }: { rows: readonly CostRow[]; period: string }) 
 function leading(rows: readonly CostRow[]): string[] {
   const by = new Map<string, number>();
   for (const row of rows) by.set(row.agent, (by.get(row.agent) ?? 0) + Number(row.cost ?? 0));
-  return [...by].sort((a, b) => b[1] - a[1]).slice(0, 2).map(([name]) => name);
+  return [...by]
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 2)
+    .map(([name]) => name);
 }
 
 function Legend({ rows }: { rows: readonly CostRow[] }) {
@@ -182,7 +219,12 @@ function ByDay({ rows, days }: { rows: readonly CostRow[]; days: number }) {
     return at.toISOString().slice(0, 10);
   });
   const names = leading(rows);
-  const of = (wanted: (agent: string) => boolean) => labels.map((day) => rows.filter((row) => row.day === day && wanted(row.agent)).reduce((total, row) => total + Number(row.cost ?? 0), 0));
+  const of = (wanted: (agent: string) => boolean) =>
+    labels.map((day) =>
+      rows
+        .filter((row) => row.day === day && wanted(row.agent))
+        .reduce((total, row) => total + Number(row.cost ?? 0), 0),
+    );
   const series = [
     ...names.map((name, i) => ({ ink: INKS[i] ?? "accent", values: of((agent) => agent === name) })),
     { ink: "retry" as const, values: of((agent) => !names.includes(agent)) },
@@ -201,10 +243,31 @@ function ByDay({ rows, days }: { rows: readonly CostRow[]; days: number }) {
   );
 }
 
-function By({ title, rows, of, period, tokens, foot, link }: { title: string; rows: readonly CostRow[]; of: (row: CostRow) => string; period: string; tokens?: boolean; foot?: string; link?: (name: string) => ReactNode }) {
+function By({
+  title,
+  rows,
+  of,
+  period,
+  tokens,
+  foot,
+  link,
+}: {
+  title: string;
+  rows: readonly CostRow[];
+  of: (row: CostRow) => string;
+  period: string;
+  tokens?: boolean;
+  foot?: string;
+  link?: (name: string) => ReactNode;
+}) {
   const groups = [...new Set(rows.map(of))].map((name) => {
     const own = rows.filter((row) => of(row) === name);
-    return { name, runs: sum(own, (row) => row.runs), tokens: sum(own, (row) => row.tokens), cost: own.every((row) => row.cost === null) ? null : sum(own, (row) => row.cost) };
+    return {
+      name,
+      runs: sum(own, (row) => row.runs),
+      tokens: sum(own, (row) => row.tokens),
+      cost: own.every((row) => row.cost === null) ? null : sum(own, (row) => row.cost),
+    };
   });
   groups.sort((a, b) => (b.cost ?? -1) - (a.cost ?? -1));
   return (
@@ -213,8 +276,12 @@ function By({ title, rows, of, period, tokens, foot, link }: { title: string; ro
         <thead>
           <tr>
             <th scope="col">{title.slice(3, 4).toUpperCase() + title.slice(4)}</th>
-            <th scope="col" className="num">{tokens ? "Tokens" : "Runs"}</th>
-            <th scope="col" className="num">{period}</th>
+            <th scope="col" className="num">
+              {tokens ? "Tokens" : "Runs"}
+            </th>
+            <th scope="col" className="num">
+              {period}
+            </th>
           </tr>
         </thead>
         <tbody>
@@ -222,7 +289,9 @@ function By({ title, rows, of, period, tokens, foot, link }: { title: string; ro
             <tr key={each.name}>
               <td>{link ? link(each.name) : each.name || <span className="muted">not named</span>}</td>
               <td className="num">{tokens ? count(each.tokens) : number(each.runs)}</td>
-              <td className={`num${each.cost === null ? " muted" : ""}`}>{money(each.cost === null ? null : String(each.cost))}</td>
+              <td className={`num${each.cost === null ? " muted" : ""}`}>
+                {money(each.cost === null ? null : String(each.cost))}
+              </td>
             </tr>
           ))}
         </tbody>
@@ -271,11 +340,36 @@ function Budgets() {
             { title: "Budget", className: "strong", cell: (row) => row.name },
             { title: "Applies to", className: "inline", cell: (row) => row.applies_to || "all runs and questions" },
             { title: "", className: "wide", cell: (row) => <BudgetBar row={row} /> },
-            { title: "Spent", label: "Spent", className: "num inline", cell: (row) => (row.max_cost === null ? number(row.spent_tokens) : money(row.spent_cost ?? "0")) },
-            { title: "Reserved", label: "Reserved", className: "num inline", cell: (row) => (row.max_cost === null ? number(row.reserved_tokens) : money(row.reserved_cost ?? "0")) },
-            { title: "Limit", label: "Limit", className: "num inline", cell: (row) => `${row.max_cost === null ? `${number(row.max_tokens)} tokens` : money(row.max_cost)} a ${row.period}` },
-            { title: "When reached", className: "hide-s", cell: (row) => (row.on_exceeded === "fail" ? "runs fail" : "runs wait") },
-            { title: "Resets", label: "Resets", className: "num nowrap inline", cell: (row) => <Time at={row.resets_at} /> },
+            {
+              title: "Spent",
+              label: "Spent",
+              className: "num inline",
+              cell: (row) => (row.max_cost === null ? number(row.spent_tokens) : money(row.spent_cost ?? "0")),
+            },
+            {
+              title: "Reserved",
+              label: "Reserved",
+              className: "num inline",
+              cell: (row) => (row.max_cost === null ? number(row.reserved_tokens) : money(row.reserved_cost ?? "0")),
+            },
+            {
+              title: "Limit",
+              label: "Limit",
+              className: "num inline",
+              cell: (row) =>
+                `${row.max_cost === null ? `${number(row.max_tokens)} tokens` : money(row.max_cost)} a ${row.period}`,
+            },
+            {
+              title: "When reached",
+              className: "hide-s",
+              cell: (row) => (row.on_exceeded === "fail" ? "runs fail" : "runs wait"),
+            },
+            {
+              title: "Resets",
+              label: "Resets",
+              className: "num nowrap inline",
+              cell: (row) => <Time at={row.resets_at} />,
+            },
           ]}
         />
       )}
@@ -289,7 +383,13 @@ function BudgetBar({ row }: { row: BudgetRow }) {
   const reserved = Number((row.max_cost === null ? row.reserved_tokens : row.reserved_cost) ?? 0);
   const at = (part: number) => (whole > 0 ? Math.min((200 * part) / whole, 200) : 0);
   return (
-    <svg className="bar8" viewBox="0 0 200 8" preserveAspectRatio="none" role="img" aria-label={`${percent(spent, whole) || "0 %"} spent, ${percent(reserved, whole) || "0 %"} reserved`}>
+    <svg
+      className="bar8"
+      viewBox="0 0 200 8"
+      preserveAspectRatio="none"
+      role="img"
+      aria-label={`${percent(spent, whole) || "0 %"} spent, ${percent(reserved, whole) || "0 %"} reserved`}
+    >
       <rect className="f-track" width="200" height="8" rx="3" />
       <rect className="f-person" width={at(spent + reserved)} height="8" rx="3" />
       <rect className="f-accent" width={at(spent)} height="8" rx="3" />
@@ -297,12 +397,15 @@ function BudgetBar({ row }: { row: BudgetRow }) {
   );
 }
 
+const COLUMNS = ["day", "agent", "model", "tenant", "runs", "tokens", "cached", "cost", "unknown"] as const;
+
 function exportCost(rows: readonly CostRow[]): void {
-  const names = ["day", "agent", "model", "tenant", "runs", "tokens", "cached", "cost", "unknown"] as const;
-  const cell = (value: unknown) => {
-    const text = String(value ?? "");
-    const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  download("cost.csv", [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\n"), "text/csv");
+  download(
+    "cost.csv",
+    csv(
+      COLUMNS,
+      rows.map((row) => COLUMNS.map((name) => row[name])),
+    ),
+    "text/csv",
+  );
 }

@@ -60,10 +60,23 @@ export function RetryGroup({ row, again, long = false }: { row: FailureRow; agai
   );
 }
 
-export function ConfirmRetry({ title, what, onConfirm, onClose }: { title: string; what: string; onConfirm: () => Promise<void>; onClose: () => void }) {
+export function ConfirmRetry({
+  title,
+  what,
+  onConfirm,
+  onClose,
+}: {
+  title: string;
+  what: string;
+  onConfirm: () => Promise<void>;
+  onClose: () => void;
+}) {
   return (
     <Confirm title={title} action={`Retry ${what}`} keep="Keep as they are" onConfirm={onConfirm} onClose={onClose}>
-      <p>They go on with the current version of the agent, from their last step. Steps that committed are not repeated. Model calls cost money again.</p>
+      <p>
+        They go on with the current version of the agent, from their last step. Steps that committed are not repeated.
+        Model calls cost money again.
+      </p>
     </Confirm>
   );
 }

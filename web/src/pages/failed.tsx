@@ -1,6 +1,6 @@
 /** Failed and dead runs, grouped by reason. */
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { type ReactNode, useMemo } from "react";
 
 import { actOnMany } from "../data/bulk";
 import { number } from "../data/format";
@@ -25,21 +25,18 @@ const PERIODS = [
   { since: "", name: "all" },
 ] as const;
 
-interface Address {
-  since?: string;
-  q?: string;
-  open?: string;
-}
-
-export default function Failed() {
+export default function Failed(): ReactNode {
   useTitle("Failed and dead");
-  const { since = "7 days", q = "", open = "" } = useSearch({ strict: false }) as Address;
+  const { since = "7 days", q = "", open = "" } = useSearch({ from: "/signed-in/failed" });
   const navigate = useNavigate();
-  const go = (change: Address) => void navigate({ to: "/failed", search: { since, q, open, ...change } as never, replace: true });
+  const go = (change: { since?: string; q?: string; open?: string }) =>
+    void navigate({ to: "/failed", search: { since, q, open, ...change }, replace: true });
   const period = since === "all" ? "" : since;
   const { rows, error, again } = useFailures(period, q);
   const failed = useMemo(() => (rows ?? []).filter((row) => row.state !== "waiting_retry"), [rows]);
-  const waiting = (rows ?? []).filter((row) => row.state === "waiting_retry").reduce((sum, row) => sum + Number(row.runs), 0);
+  const waiting = (rows ?? [])
+    .filter((row) => row.state === "waiting_retry")
+    .reduce((sum, row) => sum + Number(row.runs), 0);
   const runs = failed.reduce((sum, row) => sum + Number(row.runs), 0);
   return (
     <div className="stack">
@@ -53,14 +50,25 @@ export default function Failed() {
         <div className="actions">
           <span className="toggle" role="group" aria-label="Period">
             {PERIODS.map((each) => (
-              <button key={each.name} type="button" aria-pressed={period === each.since} onClick={() => go({ since: each.since || "all" })}>
+              <button
+                key={each.name}
+                type="button"
+                aria-pressed={period === each.since}
+                onClick={() => go({ since: each.since || "all" })}
+              >
                 {each.name}
               </button>
             ))}
           </span>
         </div>
       </div>
-      <FilterBar className="search-w" label="Filter reasons" placeholder="SQLSTATE, tool, agent or text" text={q} onChange={(_, text) => go({ q: text })} />
+      <FilterBar
+        className="search-w"
+        label="Filter reasons"
+        placeholder="SQLSTATE, tool, agent or text"
+        text={q}
+        onChange={(_, text) => go({ q: text })}
+      />
       {error && !rows ? (
         <Panel title="Reasons" flush>
           <Problem error={error} again={again} />
@@ -70,13 +78,30 @@ export default function Failed() {
           <Skeleton />
         </Panel>
       ) : failed.length === 0 ? (
-        <Empty title={q ? "No reason matches" : "Nothing failed"} action={q ? <button type="button" className="btn small" onClick={() => go({ q: "" })}>Clear the filter</button> : undefined}>
-          {q ? "The filter hides all reasons." : "Runs that failed, and those whose attempts are used up, are grouped here by reason."}
+        <Empty
+          title={q ? "No reason matches" : "Nothing failed"}
+          action={
+            q ? (
+              <button type="button" className="btn small" onClick={() => go({ q: "" })}>
+                Clear the filter
+              </button>
+            ) : undefined
+          }
+        >
+          {q
+            ? "The filter hides all reasons."
+            : "Runs that failed, and those whose attempts are used up, are grouped here by reason."}
         </Empty>
       ) : (
         <Panel label="Reasons" flush>
           {failed.map((row) => (
-            <Group key={row.id} row={row} isOpen={open === row.id} onToggle={(isOpen) => go({ open: isOpen ? row.id : open === row.id ? "" : open })} again={again} />
+            <Group
+              key={row.id}
+              row={row}
+              isOpen={open === row.id}
+              onToggle={(isOpen) => go({ open: isOpen ? row.id : open === row.id ? "" : open })}
+              again={again}
+            />
           ))}
         </Panel>
       )}
@@ -84,7 +109,7 @@ export default function Failed() {
         {waiting > 0 && (
           <>
             Waiting for a retry is not a failure:{" "}
-            <Link to="/runs" search={{ state: "waiting_retry" } as never}>
+            <Link to="/runs" search={{ state: "waiting_retry" }}>
               {number(waiting)} {waiting === 1 ? "run" : "runs"}
             </Link>{" "}
             go on by themselves.{" "}
@@ -96,7 +121,17 @@ export default function Failed() {
   );
 }
 
-function Group({ row, isOpen, onToggle, again }: { row: FailureRow; isOpen: boolean; onToggle: (isOpen: boolean) => void; again: () => void }) {
+function Group({
+  row,
+  isOpen,
+  onToggle,
+  again,
+}: {
+  row: FailureRow;
+  isOpen: boolean;
+  onToggle: (isOpen: boolean) => void;
+  again: () => void;
+}) {
   return (
     <details className="grp" open={isOpen}>
       <summary
@@ -174,7 +209,16 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
           rows={runs.rows}
           rowKey={(run) => run.id}
           columns={[
-            { title: "Run", label: "Run", className: "num inline", cell: (run) => <Link to={`/runs/${run.id}`}>{run.id}</Link> },
+            {
+              title: "Run",
+              label: "Run",
+              className: "num inline",
+              cell: (run) => (
+                <Link to="/runs/$run" params={{ run: run.id }}>
+                  {run.id}
+                </Link>
+              ),
+            },
             {
               title: "Row",
               className: "c0",
@@ -184,8 +228,18 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
                 </span>
               ),
             },
-            { title: "Attempt", label: "Attempt", className: "num hide-s", cell: (run) => `${run.attempt} of ${run.max_attempts}` },
-            { title: "When", label: "When", className: "num inline nowrap", cell: (run) => <Time at={run.finished_at ?? run.created_at} /> },
+            {
+              title: "Attempt",
+              label: "Attempt",
+              className: "num hide-s",
+              cell: (run) => `${run.attempt} of ${run.max_attempts}`,
+            },
+            {
+              title: "When",
+              label: "When",
+              className: "num inline nowrap",
+              cell: (run) => <Time at={run.finished_at ?? run.created_at} />,
+            },
           ]}
         />
       )}
@@ -205,7 +259,7 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
           </button>
         )}
         <RetryGroup row={row} again={again} long />
-        <Link className="end" to="/runs" search={filter as never}>
+        <Link className="end" to="/runs" search={filter}>
           Open the {number(row.runs)} {Number(row.runs) === 1 ? "run" : "runs"}
         </Link>
       </div>

@@ -1,10 +1,20 @@
 /** Home: is it healthy, what waits for a person, what failed, what it costs; each number leads to its rows. */
-import { Link } from "@tanstack/react-router";
-import { useState } from "react";
+import { Link, linkOptions } from "@tanstack/react-router";
+import { type ReactNode, useEffect, useState } from "react";
 
 import { clock, count, duration, bytes, money, number, percent } from "../data/format";
 import { useQueryOnce } from "../data/queries";
-import { badge, type FailureRow, type HomeRow, type MinuteRow, useFailures, useHome, useThroughput, useWaits, type WaitRow } from "../data/runs";
+import {
+  badge,
+  type FailureRow,
+  type HomeRow,
+  type MinuteRow,
+  useFailures,
+  useHome,
+  useThroughput,
+  useWaits,
+  type WaitRow,
+} from "../data/runs";
 import { useSession } from "../data/session";
 import { useZone } from "../data/zone";
 import { useTitle } from "../frame/title";
@@ -17,7 +27,7 @@ import { Table } from "../parts/table";
 import { Time } from "../parts/time";
 import { RetryGroup } from "./failed-group";
 
-export default function Home() {
+export default function Home(): ReactNode {
   const session = useSession();
   useTitle("Home");
   const { rows, error, again } = useHome();
@@ -66,12 +76,18 @@ function Health({ home }: { home: HomeRow }) {
         )}
         {home.standbys !== null && (
           <>
-            , {home.standbys} <Link to="/wal" hash="readers">standby{home.standbys === 1 ? "" : "s"}</Link>
+            , {home.standbys}{" "}
+            <Link to="/wal" hash="readers">
+              standby{home.standbys === 1 ? "" : "s"}
+            </Link>
           </>
         )}
         {home.workers !== null && (
           <>
-            , {home.workers} <Link to="/wal" hash="workers">worker{home.workers === 1 ? "" : "s"}</Link>
+            , {home.workers}{" "}
+            <Link to="/wal" hash="workers">
+              worker{home.workers === 1 ? "" : "s"}
+            </Link>
           </>
         )}
         .
@@ -86,12 +102,15 @@ function Figures({ home }: { home: HomeRow | undefined }) {
   const cost = Number(home?.cost_today ?? 0);
   return (
     <section className="figures" aria-label="Key figures" aria-busy={!home}>
-      <Figure to="/runs" search={{ since: "today" }} label="Runs today" value={home && number(home.runs_today)}>
+      <Figure
+        address={linkOptions({ to: "/runs", search: { since: "today" } })}
+        label="Runs today"
+        value={home && number(home.runs_today)}
+      >
         <Sparkline values={home?.runs_spark ?? []} />
       </Figure>
       <Figure
-        to="/runs"
-        search={{ state: "failed,dead", since: "today" }}
+        address={linkOptions({ to: "/runs", search: { state: "failed,dead", since: "today" } })}
         label="Failed or dead today"
         value={home && number(failed)}
         small={home && failed > 0 && percent(failed, Number(home.runs_today))}
@@ -99,19 +118,23 @@ function Figures({ home }: { home: HomeRow | undefined }) {
         <Sparkline values={home?.failed_spark ?? []} ink="failed" />
       </Figure>
       <Figure
-        to="/runs"
-        search={{ state: "succeeded", since: "1h" }}
+        address={linkOptions({ to: "/runs", search: { state: "succeeded", since: "1h" } })}
         label="Commit to end of run"
         value={home && (home.p50_ms === null ? undefined : duration(home.p50_ms))}
         small={home?.p95_ms != null && `p95 ${duration(home.p95_ms)}`}
       >
         <MinuteSpark of={(row) => row.p50_ms} ink="running" />
       </Figure>
-      <Figure to="/runs" search={{ state: "pending,running" }} label="Pending and running" value={home && number(Number(home.pending) + Number(home.running))} small={home && `${number(home.running)} running`}>
+      <Figure
+        address={linkOptions({ to: "/runs", search: { state: "pending,running" } })}
+        label="Pending and running"
+        value={home && number(Number(home.pending) + Number(home.running))}
+        small={home && `${number(home.running)} running`}
+      >
         <OpenSpark home={home} />
       </Figure>
       <Figure
-        to="/cost"
+        address={linkOptions({ to: "/cost" })}
         label="Cost today"
         aside={limit !== null && `of ${money(limit)}`}
         value={home && (home.cost_today === null ? "$0.00" : money(home.cost_today))}
@@ -119,7 +142,12 @@ function Figures({ home }: { home: HomeRow | undefined }) {
       >
         {limit ? <Meter part={cost} whole={limit} ink={cost > 0.8 * limit ? "person" : "accent"} /> : undefined}
       </Figure>
-      <Figure to="/wal" label="Reader lag" value={home && (home.lag_seconds === null ? undefined : duration(home.lag_seconds * 1_000))} small={home?.lag_bytes && bytes(home.lag_bytes)}>
+      <Figure
+        address={linkOptions({ to: "/wal" })}
+        label="Reader lag"
+        value={home && (home.lag_seconds === null ? undefined : duration(home.lag_seconds * 1_000))}
+        small={home?.lag_bytes && bytes(home.lag_bytes)}
+      >
         <MinuteSpark of={(row) => row.lag_ms} ink="idle" />
       </Figure>
     </section>
@@ -130,12 +158,13 @@ let seen: readonly number[] = [];
 
 /** What this page has seen of the runs that are open: the database keeps no history of them. */
 function OpenSpark({ home }: { home: HomeRow | undefined }) {
-  const [last, setLast] = useState<HomeRow | undefined>();
-  if (home && home !== last) {
-    setLast(home);
+  const [values, show] = useState(seen);
+  useEffect(() => {
+    if (!home) return;
     seen = [...seen, Number(home.pending) + Number(home.running)].slice(-60);
-  }
-  return <Sparkline values={seen} />;
+    show(seen);
+  }, [home]);
+  return <Sparkline values={values} />;
 }
 
 /** A value of each minute of the last hour. */
@@ -163,7 +192,11 @@ function Waits({ rows, isLoading }: { rows: readonly WaitRow[]; isLoading: boole
           rows={sorted.slice(0, 8)}
           rowKey={(row) => row.id}
           columns={[
-            { title: "What", className: "inline nowrap", cell: (row) => <State state={row.kind} word={WAIT_WORDS[row.kind]} /> },
+            {
+              title: "What",
+              className: "inline nowrap",
+              cell: (row) => <State state={row.kind} word={WAIT_WORDS[row.kind]} />,
+            },
             { title: "About", className: "c0", cell: (row) => <About row={row} /> },
             { title: "Since", className: "inline nowrap", cell: (row) => <Time at={row.since} /> },
             {
@@ -179,7 +212,12 @@ function Waits({ rows, isLoading }: { rows: readonly WaitRow[]; isLoading: boole
   );
 }
 
-const WAIT_WORDS: Record<WaitRow["kind"], string> = { approval: "approval", review: "outcome unknown", broken: "broken attachment", question: "question" };
+const WAIT_WORDS: Record<WaitRow["kind"], string> = {
+  approval: "approval",
+  review: "outcome unknown",
+  broken: "broken attachment",
+  question: "question",
+};
 
 function About({ row }: { row: WaitRow }) {
   const text = (
@@ -189,19 +227,28 @@ function About({ row }: { row: WaitRow }) {
   );
   if (row.approval_id)
     return (
-      <Link className="plain clip wrap-s" to="/approvals" search={{ approval: row.approval_id } as never}>
+      <Link className="plain clip wrap-s" to="/approvals" search={{ approval: row.approval_id }}>
         {text}
       </Link>
     );
   return (
-    <Link className="plain clip" to={row.run_id ? `/runs/${row.run_id}` : "/agents"}>
+    <Link
+      className="plain clip"
+      {...(row.run_id
+        ? linkOptions({ to: "/runs/$run", params: { run: row.run_id } })
+        : linkOptions({ to: "/agents" }))}
+    >
       {text}
     </Link>
   );
 }
 
 function CostToday() {
-  const { rows, error, again } = useQueryOnce<{ agent: string; cost: string | null }>("cost_today", {}, { every: 15_000 });
+  const { rows, error, again } = useQueryOnce<{ agent: string; cost: string | null }>(
+    "cost_today",
+    {},
+    { every: 15_000 },
+  );
   const most = Math.max(...(rows ?? []).map((row) => Number(row.cost ?? 0)), 0);
   return (
     <Panel title="Cost today by agent" end={<Link to="/cost">All cost</Link>} flush>
@@ -217,7 +264,7 @@ function CostToday() {
             {rows.slice(0, 6).map((row) => (
               <tr key={row.agent}>
                 <td className="nowrap">
-                  <Link className="plain" to="/cost" search={{ agent: row.agent } as never}>
+                  <Link className="plain" to="/cost" search={{ agent: row.agent }}>
                     {row.agent}
                   </Link>
                 </td>
@@ -237,13 +284,20 @@ function CostToday() {
 function Failures() {
   const { rows, error, again } = useFailures("1 day");
   return (
-    <Panel title="Failures by reason" aside={<span className="muted">last 24 h</span>} end={<Link to="/failed">Open as list</Link>} flush>
+    <Panel
+      title="Failures by reason"
+      aside={<span className="muted">last 24 h</span>}
+      end={<Link to="/failed">Open as list</Link>}
+      flush
+    >
       {error && !rows ? (
         <Problem error={error} again={again} />
       ) : rows === null ? (
         <Skeleton />
       ) : rows.length === 0 ? (
-        <EmptyBody title="Nothing failed">Runs that failed, and those whose attempts are used up, are grouped here by reason.</EmptyBody>
+        <EmptyBody title="Nothing failed">
+          Runs that failed, and those whose attempts are used up, are grouped here by reason.
+        </EmptyBody>
       ) : (
         <Table<FailureRow>
           label="Failures by reason"
@@ -255,7 +309,7 @@ function Failures() {
               label: "Runs",
               className: "num inline",
               cell: (row) => (
-                <Link to="/runs" search={{ state: row.state, reason: row.reason } as never}>
+                <Link to="/runs" search={{ state: row.state, reason: row.reason }}>
                   {count(row.runs)}
                 </Link>
               ),
@@ -271,9 +325,24 @@ function Failures() {
               ),
             },
             { title: "Agent", className: "hide-m nowrap", cell: (row) => row.agent },
-            { title: "When", className: "hide-s sp", cell: (row) => <Sparkline values={row.spark} ink={row.state === "waiting_retry" ? "retry" : "failed"} width={90} height={18} /> },
+            {
+              title: "When",
+              className: "hide-s sp",
+              cell: (row) => (
+                <Sparkline
+                  values={row.spark}
+                  ink={row.state === "waiting_retry" ? "retry" : "failed"}
+                  width={90}
+                  height={18}
+                />
+              ),
+            },
             { title: "Last", className: "nowrap inline", cell: (row) => <Time at={row.last_at} /> },
-            { title: <span className="vh">Action</span>, className: "num", cell: (row) => <RetryGroup row={row} again={again} /> },
+            {
+              title: <span className="vh">Action</span>,
+              className: "num",
+              cell: (row) => <RetryGroup row={row} again={again} />,
+            },
           ]}
         />
       )}
@@ -292,7 +361,8 @@ function Charts() {
     );
   const minutes: readonly MinuteRow[] = rows ?? [];
   const ended = minutes.reduce((sum, row) => sum + row.finished + row.failed, 0);
-  if (rows && ended === 0) return <Empty title="No run ended in the last hour">Runs per minute and their latency are drawn here.</Empty>;
+  if (rows && ended === 0)
+    return <Empty title="No run ended in the last hour">Runs per minute and their latency are drawn here.</Empty>;
   const labels = minutes.map((row) => clock(row.minute, zone));
   const failed = minutes.reduce((sum, row) => sum + row.failed, 0);
   return (
@@ -316,7 +386,7 @@ function Charts() {
           </span>
         }
       >
-        <Link className="block" to="/runs" search={{ since: "1h" } as never}>
+        <Link className="block" to="/runs" search={{ since: "1h" }}>
           <StackedBars
             label={`Runs finished per minute in the last hour: ${number(ended)}, of which ${number(failed)} failed`}
             labels={labels}
@@ -346,7 +416,7 @@ function Charts() {
           </span>
         }
       >
-        <Link className="block" to="/runs" search={{ since: "1h" } as never}>
+        <Link className="block" to="/runs" search={{ since: "1h" }}>
           <LineChart
             label="Milliseconds from commit to end of run, by minute of the last hour"
             labels={labels}
@@ -360,4 +430,3 @@ function Charts() {
     </div>
   );
 }
-

@@ -1,19 +1,32 @@
 /** What is shown for an address without a page, and when a page fails. */
 import { Link, type ErrorComponentProps, useRouter } from "@tanstack/react-router";
-import { useEffect } from "react";
+import { type ReactNode, useEffect } from "react";
 
-import { Refused } from "../data/request";
+import { refused } from "../data/request";
+import type { Path } from "../parts/address";
 import { useTitle } from "../frame/title";
 import { Icon, type IconName } from "../parts/icon";
 import { Problem } from "../parts/notice";
 
-export function Missing() {
+export function Missing(): ReactNode {
   useTitle("No such page");
   return <Absent text="This page does not exist." to="/" action="Open home" icon="search" />;
 }
 
 /** Something that does not exist, or that one may not see: the same answer for both. */
-export function Absent({ text, detail, to, action, icon = "lock" }: { text: string; detail?: string; to: string; action: string; icon?: IconName }) {
+export function Absent({
+  text,
+  detail,
+  to,
+  action,
+  icon = "lock",
+}: {
+  text: string;
+  detail?: string;
+  to: Path;
+  action: string;
+  icon?: IconName;
+}) {
   return (
     <section className="panel absent">
       <div className="body stack tight">
@@ -30,7 +43,7 @@ export function Absent({ text, detail, to, action, icon = "lock" }: { text: stri
   );
 }
 
-export function Broken({ error, reset }: ErrorComponentProps) {
+export function Broken({ error, reset }: ErrorComponentProps): ReactNode {
   return (
     <section className="panel absent">
       <Problem error={refused(error)} again={reset} />
@@ -41,7 +54,7 @@ export function Broken({ error, reset }: ErrorComponentProps) {
 const PAUSE = 3_000; // milliseconds until it is asked again
 
 /** Instead of the whole page: who is signed in is not known, because nobody answers. */
-export function Away({ error }: ErrorComponentProps) {
+export function Away({ error }: ErrorComponentProps): ReactNode {
   const router = useRouter();
   useTitle("Away");
   useEffect(() => {
@@ -63,8 +76,4 @@ export function Away({ error }: ErrorComponentProps) {
       </section>
     </main>
   );
-}
-
-function refused(error: unknown): Refused {
-  return error instanceof Refused ? error : new Refused(0, error instanceof Error ? error.message : String(error), undefined, "Load the page again.");
 }

@@ -1,4 +1,5 @@
 /** The tab “More” of small screens: the other pages, the time zone, the session. */
+import type { ReactNode } from "react";
 import { Link } from "@tanstack/react-router";
 
 import { useSession } from "../data/session";
@@ -7,7 +8,7 @@ import { useTitle } from "../frame/title";
 import { Icon } from "../parts/icon";
 import { Panel } from "../parts/panel";
 
-export default function More() {
+export default function More(): ReactNode {
   useTitle("More");
   const session = useSession();
   return (

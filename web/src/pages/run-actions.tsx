@@ -16,7 +16,8 @@ export function RunActions({ run, quiet = false, keys = false }: { run: RunDetai
   const [asked, ask] = useState<Asked>(null);
   const mayOperate = useMayOperate();
   const approvals = useApprovals();
-  const review = keys && run.state === "waiting_approval" ? approvals.rows.find((each) => each.run_id === run.id) : undefined;
+  const review =
+    keys && run.state === "waiting_approval" ? approvals.rows.find((each) => each.run_id === run.id) : undefined;
   const canRetry = mayOperate && ["failed", "dead", "cancelled"].includes(run.state);
   const canCancel = mayOperate && isOpen(run.state);
   const canResolve = mayOperate && run.state === "needs_review";
@@ -37,7 +38,7 @@ export function RunActions({ run, quiet = false, keys = false }: { run: RunDetai
         </button>
       )}
       {review && (
-        <Link className="btn primary only-s" to="/approvals" search={{ approval: review.id } as never}>
+        <Link className="btn primary only-s" to="/approvals" search={{ approval: review.id }}>
           Review call
         </Link>
       )}
@@ -75,7 +76,13 @@ type Act = (name: string, args: object, said: string) => () => Promise<void>;
 function Retry({ run, act, onClose }: { run: RunDetail; act: Act; onClose: () => void }) {
   const [same, setSame] = useState(false);
   return (
-    <Confirm title={`Retry run ${run.id}?`} action="Retry run" keep="Keep as it is" onConfirm={act("retry", { same_version: same }, `Run ${run.id} is queued.`)} onClose={onClose}>
+    <Confirm
+      title={`Retry run ${run.id}?`}
+      action="Retry run"
+      keep="Keep as it is"
+      onConfirm={act("retry", { same_version: same }, `Run ${run.id} is queued.`)}
+      onClose={onClose}
+    >
       <p>It goes on from its last step. Steps that committed are not repeated. Model calls cost money again.</p>
       {run.version !== null && (
         <label className="field">
@@ -116,11 +123,18 @@ function Resolve({ run, act, onClose }: { run: RunDetail; act: Act; onClose: () 
     >
       <div className="body stack tight">
         <p>
-          A worker stopped between starting <code>{run.what}</code> and recording its result. Check the other system first. If it did not happen, the run calls it again.
+          A worker stopped between starting <code>{run.what}</code> and recording its result. Check the other system
+          first. If it did not happen, the run calls it again.
         </p>
         <label className="field">
           Note for the model (optional)
-          <input type="text" value={note} maxLength={2000} onChange={(event) => setNote(event.target.value)} placeholder="For example: the mail is in the outbox" />
+          <input
+            type="text"
+            value={note}
+            maxLength={2000}
+            onChange={(event) => setNote(event.target.value)}
+            placeholder="For example: the mail is in the outbox"
+          />
         </label>
       </div>
     </Dialog>

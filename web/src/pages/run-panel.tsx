@@ -28,7 +28,7 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
         <h2>Run {id}</h2>
         {run && <State state={badge(run.state)} long />}
         <span className="end row">
-          <Link className="btn quiet icon" to={`/runs/${id}`} aria-label="Open as page">
+          <Link className="btn quiet icon" to="/runs/$run" params={{ run: id }} aria-label="Open as page">
             <Icon name="right" />
           </Link>
           <button className="btn quiet icon" type="button" aria-label="Close panel" onClick={onClose}>
@@ -46,7 +46,7 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
             <Notice
               tone="person"
               action={
-                <Link className="btn small" to="/approvals" search={{ approval: approval.id } as never}>
+                <Link className="btn small" to="/approvals" search={{ approval: approval.id }}>
                   Review
                 </Link>
               }
@@ -75,7 +75,10 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
               <>
                 <dt>Agent</dt>
                 <dd>
-                  <Link to={`/agents/${encodeURIComponent(run.agent)}`}>{run.agent}</Link> {run.version !== null && `version ${run.version}`}
+                  <Link to="/agents/$agent" params={{ agent: run.agent }}>
+                    {run.agent}
+                  </Link>{" "}
+                  {run.version !== null && `version ${run.version}`}
                 </dd>
               </>
             )}
@@ -83,7 +86,7 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
               <>
                 <dt>{run.thread ? "Thread" : "Row"}</dt>
                 <dd>
-                  <Link to={path.to} search={path.search as never}>
+                  <Link {...path}>
                     <Of run={run.thread ? run : { ...run, title: null }} />
                   </Link>
                 </dd>
@@ -93,7 +96,12 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
               <>
                 <dt>Change</dt>
                 <dd>
-                  {run.op.toUpperCase()} {run.commit_lsn && <>at <span className="lsn">{run.commit_lsn}</span></>}
+                  {run.op.toUpperCase()}{" "}
+                  {run.commit_lsn && (
+                    <>
+                      at <span className="lsn">{run.commit_lsn}</span>
+                    </>
+                  )}
                 </dd>
               </>
             )}
@@ -126,10 +134,10 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
           )}
           <div className="stack tight">
             <h3>Steps</h3>
-            <StepTree run={run} items={items(steps.rows, run)} to={`/runs/${id}`} bars={false} />
+            <StepTree run={run} items={items(steps.rows, run)} isLinked bars={false} />
           </div>
           <div className="row">
-            <Link className="btn" to={`/runs/${id}`}>
+            <Link className="btn" to="/runs/$run" params={{ run: id }}>
               Open run
             </Link>
             <RunActions run={run} quiet />

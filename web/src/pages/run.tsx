@@ -1,11 +1,21 @@
 /** One run: its steps as a tree and in full, the change that caused it, and what it caused. */
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import { useEffect, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useState } from "react";
 
-import { bytes, duration, money, number, tableName, tablePath } from "../data/format";
+import { bytes, duration, money, number, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useReplies } from "../data/replies";
-import { badge, type Change, isOpen, type RunDetail, type RunState, useApprovals, useChain, useRun, useSteps } from "../data/runs";
+import {
+  badge,
+  type Change,
+  isOpen,
+  type RunDetail,
+  type RunState,
+  useApprovals,
+  useChain,
+  useRun,
+  useSteps,
+} from "../data/runs";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { Call as CallView } from "../parts/call";
@@ -24,8 +34,8 @@ import { lastList, type RowSeen } from "./runs-list";
 import { StepTree } from "./step-tree";
 import { type Call, type Item, items, type Note, type Reply, sqlValue } from "./steps";
 
-export default function RunPage() {
-  const { run: id = "" } = useParams({ strict: false }) as { run?: string };
+export default function RunPage(): ReactNode {
+  const { run: id } = useParams({ from: "/signed-in/runs/$run" });
   useTitle(`Run ${id}`);
   const { rows, isLoading } = useRun(id);
   const steps = useSteps(id);
@@ -36,17 +46,17 @@ export default function RunPage() {
   const [allOpen, setAllOpen] = useState(0);
   const go = (by: number) => {
     const next = at < 0 ? undefined : lastList.ids[at + by];
-    if (next) void navigate({ to: `/runs/${next}` });
+    if (next) void navigate({ to: "/runs/$run", params: { run: next } });
   };
   useKeys({ "[": () => go(-1), "]": () => go(1), e: () => setAllOpen((n) => n + 1) });
-  useOpenHash(shown.length);
+  useOpenHash(shown.length > 0);
   if (isLoading) return <Skeleton rows={8} label={`Run ${id} is loading`} />;
   if (!run) return <Absent text={`Run ${id} does not exist, or you may not see it.`} to="/runs" action="Open runs" />;
   return (
     <>
       <div className="head">
         <p className="crumb">
-          <Link to="/runs" search={lastList.search as never}>
+          <Link to="/runs" search={lastList.search}>
             Runs
           </Link>
           {lastList.label && ` / ${lastList.label}`}{" "}
@@ -117,10 +127,10 @@ const NOTHING: Partial<Record<RunState, string>> = {
 };
 
 /** Scroll to the step that the address names, once it is there. */
-function useOpenHash(ready: number): void {
+function useOpenHash(isReady: boolean): void {
   useEffect(() => {
-    if (ready && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView({ block: "start" });
-  }, [ready > 0]);
+    if (isReady && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView({ block: "start" });
+  }, [isReady]);
 }
 
 function Facts({ run }: { run: RunDetail }) {
@@ -130,7 +140,10 @@ function Facts({ run }: { run: RunDetail }) {
     facts.push([
       "Agent",
       <>
-        <Link to={`/agents/${encodeURIComponent(run.agent)}`}>{run.agent}</Link> {run.version !== null && `v${run.version}`}
+        <Link to="/agents/$agent" params={{ agent: run.agent }}>
+          {run.agent}
+        </Link>{" "}
+        {run.version !== null && `v${run.version}`}
       </>,
     ]);
   if (run.model) facts.push(["Model", run.model]);
@@ -168,9 +181,14 @@ function Ended({ run }: { run: RunDetail }) {
     return (
       <Notice tone="failed" icon="s-failed">
         <p className="strong">
-          {run.error?.sqlstate && <code>{run.error.sqlstate}</code>} {run.error?.reason ?? run.what ?? "No reason was recorded."}
+          {run.error?.sqlstate && <code>{run.error.sqlstate}</code>}{" "}
+          {run.error?.reason ?? run.what ?? "No reason was recorded."}
         </p>
-        <p>{run.state === "dead" ? "Its attempts are used up." : "It was not retried: another attempt would fail in the same way."}</p>
+        <p>
+          {run.state === "dead"
+            ? "Its attempts are used up."
+            : "It was not retried: another attempt would fail in the same way."}
+        </p>
       </Notice>
     );
   if (run.state === "needs_review")
@@ -197,17 +215,33 @@ function Ended({ run }: { run: RunDetail }) {
     return (
       <Notice tone="info">
         <p>
-          It waits for <Link to={`/runs/${run.blocked_by}`}>run {run.blocked_by}</Link>, which has the same ordering key <code>{run.ordering_key}</code>.
+          It waits for{" "}
+          <Link to="/runs/$run" params={{ run: run.blocked_by }}>
+            run {run.blocked_by}
+          </Link>
+          , which has the same ordering key <code>{run.ordering_key}</code>.
         </p>
       </Notice>
     );
   return null;
 }
 
-function StepView({ item, run, items: all, isOpen }: { item: Item; run: RunDetail; items: readonly Item[]; isOpen: boolean }) {
+function StepView({
+  item,
+  run,
+  items: all,
+  isOpen,
+}: {
+  item: Item;
+  run: RunDetail;
+  items: readonly Item[];
+  isOpen: boolean;
+}) {
   switch (item.type) {
     case "reply":
-      return <ReplyView item={item} run={run} isFirst={all.find((each) => each.type === "reply") === item} isOpen={isOpen} />;
+      return (
+        <ReplyView item={item} run={run} isFirst={all.find((each) => each.type === "reply") === item} isOpen={isOpen} />
+      );
     case "call":
       return <CallPanel item={item} run={run} isOpen={isOpen} />;
     case "note":
@@ -244,7 +278,9 @@ function ReplyView({ item, run, isFirst, isOpen }: { item: Reply; run: RunDetail
             <p className="said">{item.text}</p>
           </div>
         )}
-        {(step.content.parts ?? []).some((part) => "thinking" in part) && <p className="muted">The model’s thinking is not recorded in readable form.</p>}
+        {(step.content.parts ?? []).some((part) => "thinking" in part) && (
+          <p className="muted">The model’s thinking is not recorded in readable form.</p>
+        )}
       </div>
     </section>
   );
@@ -258,7 +294,14 @@ function Prompts({ run, isOpen }: { run: RunDetail; isOpen: boolean }) {
     <>
       <Payload title="System prompt" text={prompt.system} open={isOpen} name={`run-${run.id}-system.txt`} />
       {prompt.messages.slice(0, 1).map((message, i) => (
-        <Payload key={i} title="Message as sent" preview="change and row, framed as data" text={message.text} open name={`run-${run.id}-message.txt`} />
+        <Payload
+          key={i}
+          title="Message as sent"
+          preview="change and row, framed as data"
+          text={message.text}
+          open
+          name={`run-${run.id}-message.txt`}
+        />
       ))}
       {prompt.tools.length > 0 && (
         <Payload
@@ -286,9 +329,15 @@ const CALL_STATES: Record<Call["state"], [string, string]> = {
 function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: boolean }) {
   const [state, word] = CALL_STATES[item.state];
   const approvals = useApprovals();
-  const approval = item.state === "approval" ? approvals.rows.find((each) => each.run_id === run.id && each.tool === item.tool) : undefined;
+  const approval =
+    item.state === "approval"
+      ? approvals.rows.find((each) => each.run_id === run.id && each.tool === item.tool)
+      : undefined;
   const result = item.result;
-  const text = typeof result?.content.content === "string" ? result.content.content : JSON.stringify(result?.content.content ?? null, null, 2);
+  const text =
+    typeof result?.content.content === "string"
+      ? result.content.content
+      : JSON.stringify(result?.content.content ?? null, null, 2);
   return (
     <section className="panel step" id={`s${item.no}`}>
       <header>
@@ -298,7 +347,17 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
           <code>{item.tool}</code>
         </h2>
         <State state={state} word={word} />
-        <span className="end muted">{result ? duration(result.duration_ms ?? 0) : item.approval ? <>asked <Time at={item.approval.recorded_at} /></> : ""}</span>
+        <span className="end muted">
+          {result ? (
+            duration(result.duration_ms ?? 0)
+          ) : item.approval ? (
+            <>
+              asked <Time at={item.approval.recorded_at} />
+            </>
+          ) : (
+            ""
+          )}
+        </span>
       </header>
       <div className="body">
         {item.arguments === null && item.raw !== undefined ? (
@@ -309,15 +368,26 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
         {item.decision && <Decision item={item} />}
         <Effect item={item} run={run} />
         {result && text !== "null" && text !== "" && (
-          <Payload title={result.content.is_error ? "Error, as the model read it" : "Result, as the model read it"} text={text} size={bytes(text.length)} open={isOpen || text.length < 400} name={`run-${run.id}-${item.tool}.txt`} />
+          <Payload
+            title={result.content.is_error ? "Error, as the model read it" : "Result, as the model read it"}
+            text={text}
+            size={bytes(text.length)}
+            open={isOpen || text.length < 400}
+            name={`run-${run.id}-${item.tool}.txt`}
+          />
         )}
         {item.state === "approval" && (
           <div className="row wrap">
             <p className="grow soft">
-              Nothing is held while it waits: no lease, no connection, no transaction. {approval && <>Expires <Time at={approval.expires_at} />.</>}
+              Nothing is held while it waits: no lease, no connection, no transaction.{" "}
+              {approval && (
+                <>
+                  Expires <Time at={approval.expires_at} />.
+                </>
+              )}
             </p>
             {approval && (
-              <Link className="btn primary" to="/approvals" search={{ approval: approval.id } as never}>
+              <Link className="btn primary" to="/approvals" search={{ approval: approval.id }}>
                 Review call
               </Link>
             )}
@@ -339,7 +409,12 @@ function Decision({ item }: { item: Call }) {
   const { decision, by, reason, edited } = item.decision?.content ?? {};
   return (
     <p className="soft">
-      <State state={edited ? "edited" : decision === "approved" ? "approved" : decision === "expired" ? "expired" : "rejected"} /> {by && <>by {by}</>} <Time at={item.decision?.recorded_at} />
+      <State
+        state={
+          edited ? "edited" : decision === "approved" ? "approved" : decision === "expired" ? "expired" : "rejected"
+        }
+      />{" "}
+      {by && <>by {by}</>} <Time at={item.decision?.recorded_at} />
       {reason && <>: “{reason}”</>}
     </p>
   );
@@ -367,7 +442,12 @@ function Effect({ item, run }: { item: Call; run: RunDetail }) {
       <h3>
         Rows changed: 1 <span className="muted">· committed with this step</span>
       </h3>
-      <RowDiff title={`${tableName(run.relation ?? "")} ${run.key}`} before={before} after={item.arguments} changedOnly={false} />
+      <RowDiff
+        title={`${tableName(run.relation ?? "")} ${run.key}`}
+        before={before}
+        after={item.arguments}
+        changedOnly={false}
+      />
     </div>
   );
 }
@@ -425,7 +505,7 @@ function Chain({ run }: { run: RunDetail }) {
       <ol className="tree">
         {first && !first.cause_run && first.op && (
           <li>
-            <Link to={tablePath(first.relation ?? "")}>
+            <Link to="/tables/$table" params={{ table: first.relation ?? "" }}>
               <Icon name="table" small />
               <span className="clip">{first.op.toUpperCase()} by the application</span>
               <span className="muted">depth 0</span>
@@ -434,7 +514,12 @@ function Chain({ run }: { run: RunDetail }) {
         )}
         {rows.map((row) => (
           <li key={row.id} className="sub">
-            <Link to={`/runs/${row.id}`} activeProps={{}} aria-current={row.id === run.id ? "true" : undefined}>
+            <Link
+              to="/runs/$run"
+              params={{ run: row.id }}
+              activeProps={{}}
+              aria-current={row.id === run.id ? "true" : undefined}
+            >
               <Icon name={row.id === run.id ? "runs" : "step"} small className={row.id === run.id ? "" : "muted"} />
               <span className="clip">
                 run {row.id}, {row.agent ?? "question"}
@@ -476,11 +561,16 @@ function ChangePanel({ run, change, title = "Change" }: { run: RunDetail; change
       )}
       {change.hidden ? (
         <p className="note muted">
-          {change.hidden === 1 ? "1 column is" : `${change.hidden} columns are`} hidden: the role approver sees them, and a principal whose login can read them in the table.
+          {change.hidden === 1 ? "1 column is" : `${change.hidden} columns are`} hidden: the role approver sees them,
+          and a principal whose login can read them in the table.
         </p>
       ) : null}
-      {change.unchanged?.length ? <p className="note muted">{change.unchanged.join(", ")}: unchanged large values, which the WAL leaves out.</p> : null}
-      {change.truncated ? <p className="note muted">{Object.keys(change.truncated).join(", ")}: shortened, as the model got it.</p> : null}
+      {change.unchanged?.length ? (
+        <p className="note muted">{change.unchanged.join(", ")}: unchanged large values, which the WAL leaves out.</p>
+      ) : null}
+      {change.truncated ? (
+        <p className="note muted">{Object.keys(change.truncated).join(", ")}: shortened, as the model got it.</p>
+      ) : null}
       {compares && <RowNow run={run} before={after ?? before ?? {}} />}
     </Panel>
   );
@@ -491,7 +581,12 @@ function RowNow({ run, before }: { run: RunDetail; before: Record<string, unknow
   if (error) return <p className="note muted">{error.message}</p>;
   if (!rows) return <Skeleton rows={1} />;
   const seen = rows[0];
-  if (!seen?.row) return <p className="note muted">{seen?.op === "delete" ? "The row was deleted later." : "No later content of this row is known."}</p>;
+  if (!seen?.row)
+    return (
+      <p className="note muted">
+        {seen?.op === "delete" ? "The row was deleted later." : "No later content of this row is known."}
+      </p>
+    );
   const now = Object.fromEntries(Object.entries(seen.row).filter(([name]) => name in before));
   if (seen.run_id === run.id) return <p className="note muted">No later change of this row started a run.</p>;
   return <RowDiff title={`as run ${seen.run_id} saw it`} before={before} after={now} changedOnly={false} />;
@@ -502,7 +597,8 @@ function changeSql(change: Change): string {
   const table = `${change.schema}.${change.table}`;
   const row = change.new ?? change.old ?? {};
   const names = Object.keys(row);
-  if (change.op === "delete") return `delete from ${table} where ${names.map((name) => `${name} = ${sqlValue(row[name])}`).join(" and ")};`;
+  if (change.op === "delete")
+    return `delete from ${table} where ${names.map((name) => `${name} = ${sqlValue(row[name])}`).join(" and ")};`;
   return `insert into ${table} (${names.join(", ")})\nvalues (${names.map((name) => sqlValue(row[name])).join(", ")});`;
 }
 
@@ -516,8 +612,24 @@ function Position({ run }: { run: RunDetail }) {
     ["Matched by", run.matched_by],
     ["Runs as", run.run_as, true],
     ["Worker", run.worker, true],
-    ["Lease", isOpen(run.state) ? (run.lease_expires_at ? <Time at={run.lease_expires_at} /> : <span className="muted">none while waiting</span>) : null],
-    ["Thread", run.thread && <Link to={`/threads/${run.thread}`}>open</Link>],
+    [
+      "Lease",
+      isOpen(run.state) ? (
+        run.lease_expires_at ? (
+          <Time at={run.lease_expires_at} />
+        ) : (
+          <span className="muted">none while waiting</span>
+        )
+      ) : null,
+    ],
+    [
+      "Thread",
+      run.thread && (
+        <Link to="/threads/$thread" params={{ thread: run.thread }}>
+          open
+        </Link>
+      ),
+    ],
   ];
   return (
     <Panel title="Position" id="pos">

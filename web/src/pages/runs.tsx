@@ -1,19 +1,41 @@
 /** Runs: a virtual list in keyset pages, a filter of tokens, a panel beside it, actions on many. */
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { memo, type MouseEvent, type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import {
+  type ReactNode,
+  memo,
+  type MouseEvent,
+  type RefObject,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 
 import { actOnMany, type BulkAction } from "../data/bulk";
+import { csv } from "../data/csv";
+import type { Suggestion, Token } from "../data/filter";
 import { atLeast, money, number } from "../data/format";
 import { isNarrow } from "../data/local";
 import { readQuery, useQueryOnce } from "../data/queries";
-import type { Refused } from "../data/request";
-import { badge, filterParams, isOpen, RUN_FILTERS, type RunFilter, type RunRow, useRuns, useRunsCount } from "../data/runs";
+import { type Refused, refused } from "../data/request";
+import {
+  badge,
+  filterParams,
+  isOpen,
+  RUN_FILTERS,
+  type RunFilter,
+  type RunRow,
+  useRuns,
+  useRunsCount,
+} from "../data/runs";
 import { removeFilter, type SavedFilter, saveFilter, useSavedFilters } from "../data/saved";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { Confirm, Dialog } from "../parts/confirm";
-import { FilterBar, type Suggestion, type Token } from "../parts/filterbar";
+import { FilterBar } from "../parts/filterbar";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
 import { Of, pathOf } from "../parts/of";
@@ -28,25 +50,49 @@ import { lastList } from "./runs-list";
 
 const PAGE = 200;
 const LIVE = 100;
-const STATES = ["pending", "running", "waiting_approval", "waiting_retry", "needs_review", "succeeded", "failed", "dead", "cancelled", "skipped"];
+const STATES = [
+  "pending",
+  "running",
+  "waiting_approval",
+  "waiting_retry",
+  "needs_review",
+  "succeeded",
+  "failed",
+  "dead",
+  "cancelled",
+  "skipped",
+];
 const BUILT_IN: readonly { name: string; filter: RunFilter }[] = [
   { name: "All", filter: {} },
   { name: "Waits for a person", filter: { state: "waiting_approval,needs_review" } },
   { name: "Failed and dead", filter: { state: "failed,dead" } },
 ];
 
-type Address = RunFilter & { panel?: string };
-
-export default function Runs() {
+export default function Runs(): ReactNode {
   useTitle("Runs");
-  const search = useSearch({ strict: false }) as Address;
+  const search = useSearch({ from: "/signed-in/runs" });
   const navigate = useNavigate();
-  const filter = useMemo(() => Object.fromEntries(RUN_FILTERS.flatMap((name) => (search[name] ? [[name, search[name]]] : []))) as RunFilter, [JSON.stringify(search)]);
-  const setFilter = (next: RunFilter) => void navigate({ to: "/runs", search: next as never });
-  const setPanel = (panel: string | undefined) => void navigate({ to: "/runs", search: { ...filter, panel } as never, replace: Boolean(search.panel && panel), resetScroll: false });
+  const filter = useMemo(
+    () => Object.fromEntries(RUN_FILTERS.flatMap((name) => (search[name] ? [[name, search[name]]] : []))) as RunFilter,
+    [search],
+  );
+  const setFilter = (next: RunFilter) => void navigate({ to: "/runs", search: next });
+  const setPanel = (panel: string | undefined) =>
+    void navigate({
+      to: "/runs",
+      search: { ...filter, panel },
+      replace: Boolean(search.panel && panel),
+      resetScroll: false,
+    });
   return (
     <div className={`split${search.panel ? "" : " alone"}`}>
-      <RunList key={JSON.stringify(filter)} filter={filter} setFilter={setFilter} panel={search.panel} setPanel={setPanel} />
+      <RunList
+        key={JSON.stringify(filter)}
+        filter={filter}
+        setFilter={setFilter}
+        panel={search.panel}
+        setPanel={setPanel}
+      />
       {search.panel && <RunPanel run={search.panel} onClose={() => setPanel(undefined)} />}
     </div>
   );
@@ -78,7 +124,9 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   useEffect(() => {
     lastList.ids = rows?.map((row) => row.id) ?? [];
     lastList.search = filter;
-    lastList.label = Object.entries(filter).map(([name, value]) => `${name} ${value}`).join(", ");
+    lastList.label = Object.entries(filter)
+      .map(([name, value]) => `${name} ${value}`)
+      .join(", ");
   }, [rows, filter]);
 
   const body = useRef<HTMLTableSectionElement>(null);
@@ -96,7 +144,9 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
     if (!next) return;
     setCursor(next.id);
     virtual.scrollToIndex(rows.indexOf(next), { align: "auto" });
-    requestAnimationFrame(() => body.current?.querySelector<HTMLElement>(`[data-run="${next.id}"]`)?.focus({ preventScroll: true }));
+    requestAnimationFrame(() =>
+      body.current?.querySelector<HTMLElement>(`[data-run="${next.id}"]`)?.focus({ preventScroll: true }),
+    );
     if (panel) setPanel(next.id);
   };
   const toggle = (id: string, isRange = false) => {
@@ -104,7 +154,8 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
     const next = new Set(selected);
     const from = rows?.findIndex((row) => row.id === anchor.current) ?? -1;
     const to = rows?.findIndex((row) => row.id === id) ?? -1;
-    if (isRange && rows && from >= 0 && to >= 0) for (const row of rows.slice(Math.min(from, to), Math.max(from, to) + 1)) next.add(row.id);
+    if (isRange && rows && from >= 0 && to >= 0)
+      for (const row of rows.slice(Math.min(from, to), Math.max(from, to) + 1)) next.add(row.id);
     else if (!next.delete(id)) next.add(id);
     anchor.current = id;
     setSelected(next);
@@ -113,7 +164,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
     setSelected(new Set());
     setAll(false);
   };
-  const openPage = (id: string) => void navigate({ to: `/runs/${id}` });
+  const openPage = (id: string) => void navigate({ to: "/runs/$run", params: { run: id } });
   const open = (id: string) => {
     setCursor(id);
     if (isNarrow()) openPage(id);
@@ -121,7 +172,9 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   };
   // The same functions for each row and render, so that scrolling renders new rows alone.
   const acts = useRef({ toggle, open });
-  acts.current = { toggle, open };
+  useLayoutEffect(() => {
+    acts.current = { toggle, open };
+  });
   const onToggle = useCallback((id: string, isRange: boolean) => acts.current.toggle(id, isRange), []);
   const onOpen = useCallback((id: string) => acts.current.open(id), []);
   const bulk = useBulk(filter, rows ?? [], selected, isAll, Number(counts?.count ?? 0), cursor, clear);
@@ -137,14 +190,15 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
       setSelected(new Set());
       setAll(true);
     },
-    Enter: (event) => (cursor && !(event.target as HTMLElement).closest("a,button,input,summary") ? open(cursor) : false),
+    Enter: (event) =>
+      cursor && !(event.target as HTMLElement).closest("a,button,input,summary") ? open(cursor) : false,
     o: () => (cursor ? openPage(cursor) : false),
     ".": () => (fresh.length ? show() : false),
     r: () => bulk.ask("retry"),
     c: () => bulk.ask("cancel"),
     w: () => {
       const path = ofCursor && pathOf(ofCursor);
-      return path ? void navigate(path as never) : false;
+      return path ? void navigate(path) : false;
     },
     Escape: () => {
       if (panel) setPanel(undefined);
@@ -162,7 +216,9 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
       <Lead filter={filter} setFilter={setFilter} matching={matching} rows={rows ?? []} />
       {(selected.size > 0 || isAll) && (
         <div className="bulk" role="status">
-          <b className="strong">{isAll ? `All ${matching} matching are selected` : `${number(selected.size)} selected`}</b>
+          <b className="strong">
+            {isAll ? `All ${matching} matching are selected` : `${number(selected.size)} selected`}
+          </b>
           {!isAll && matching && (
             <button type="button" className="linkish" onClick={() => setAll(true)}>
               Select all {matching} matching
@@ -176,7 +232,13 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
           </span>
         </div>
       )}
-      <div className="list" role="region" aria-label="List of runs" onMouseEnter={() => setHovered(true)} onMouseLeave={() => setHovered(false)}>
+      <div
+        className="list"
+        role="region"
+        aria-label="List of runs"
+        onMouseEnter={() => setHovered(true)}
+        onMouseLeave={() => setHovered(false)}
+      >
         {fresh.length > 0 && (
           <button type="button" className="newrows" onClick={show}>
             <Icon name="up" small />
@@ -208,34 +270,46 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
                     type="checkbox"
                     aria-label="Select all shown"
                     checked={isAll || (rows.length > 0 && selected.size === rows.length)}
-                    onChange={(event) => (event.target.checked ? setSelected(new Set(rows.map((row) => row.id))) : clear())}
+                    onChange={(event) =>
+                      event.target.checked ? setSelected(new Set(rows.map((row) => row.id))) : clear()
+                    }
                   />
                 </th>
                 <th scope="col">State</th>
-                <th scope="col" className="num">Run</th>
+                <th scope="col" className="num">
+                  Run
+                </th>
                 <th scope="col">Row</th>
-                <th scope="col" className="hide-s hide-m">What happened</th>
-                <th scope="col" className="num hide-s">Cost</th>
-                <th scope="col" className="num" aria-sort="descending">When ↓</th>
+                <th scope="col" className="hide-s hide-m">
+                  What happened
+                </th>
+                <th scope="col" className="num hide-s">
+                  Cost
+                </th>
+                <th scope="col" className="num" aria-sort="descending">
+                  When ↓
+                </th>
               </tr>
             </thead>
             <tbody ref={body}>
               <Spacer height={(items[0]?.start ?? 0) - virtual.options.scrollMargin} />
               {items.map((item) => {
-                const row = rows[item.index] as RunRow;
+                const row = rows[item.index];
                 return (
-                  <Row
-                    key={row.id}
-                    index={item.index}
-                    measure={virtual.measureElement}
-                    row={row}
-                    isGone={list.gone.has(row.id)}
-                    isCursor={cursor === row.id || panel === row.id}
-                    isFirst={cursor === null && item.index === 0}
-                    isSelected={isAll || selected.has(row.id)}
-                    onToggle={onToggle}
-                    onOpen={onOpen}
-                  />
+                  row && (
+                    <Row
+                      key={row.id}
+                      index={item.index}
+                      measure={virtual.measureElement}
+                      row={row}
+                      isGone={list.gone.has(row.id)}
+                      isCursor={cursor === row.id || panel === row.id}
+                      isFirst={cursor === null && item.index === 0}
+                      isSelected={isAll || selected.has(row.id)}
+                      onToggle={onToggle}
+                      onOpen={onOpen}
+                    />
+                  )
                 );
               })}
               <Spacer height={virtual.getTotalSize() - ((items.at(-1)?.end ?? 0) - virtual.options.scrollMargin)} />
@@ -246,7 +320,8 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
       <div className="listfoot">
         {rows && rows.length > 0 && (
           <span>
-            Rows {number((virtual.range?.startIndex ?? 0) + 1)} to {number(Math.min((virtual.range?.endIndex ?? last) + 1, rows.length))} of {matching || number(rows.length)}
+            Rows {number((virtual.range?.startIndex ?? 0) + 1)} to{" "}
+            {number(Math.min((virtual.range?.endIndex ?? last) + 1, rows.length))} of {matching || number(rows.length)}
             {list.isLoadingMore && ", loading more"}
           </span>
         )}
@@ -296,7 +371,17 @@ interface RowProps {
   onOpen: (id: string) => void;
 }
 
-const Row = memo(function Row({ row, index, measure, isGone, isCursor, isFirst, isSelected, onToggle, onOpen }: RowProps) {
+const Row = memo(function Row({
+  row,
+  index,
+  measure,
+  isGone,
+  isCursor,
+  isFirst,
+  isSelected,
+  onToggle,
+  onOpen,
+}: RowProps) {
   const click = (event: MouseEvent) => {
     if ((event.target as HTMLElement).closest("a,input,button") || getSelection()?.toString()) return;
     onOpen(row.id);
@@ -314,13 +399,20 @@ const Row = memo(function Row({ row, index, measure, isGone, isCursor, isFirst, 
       onClick={click}
     >
       <td className="hide-s">
-        <input type="checkbox" aria-label={`Select run ${row.id}`} checked={isSelected} onChange={() => {}} onClick={(event) => onToggle(row.id, event.shiftKey)} tabIndex={-1} />
+        <input
+          type="checkbox"
+          aria-label={`Select run ${row.id}`}
+          checked={isSelected}
+          readOnly
+          onClick={(event) => onToggle(row.id, event.shiftKey)}
+          tabIndex={-1}
+        />
       </td>
       <td className="inline nowrap">
         <State state={badge(row.state)} />
       </td>
       <td className="num inline">
-        <Link to={`/runs/${row.id}`} tabIndex={-1}>
+        <Link to="/runs/$run" params={{ run: row.id }} tabIndex={-1}>
           {row.id}
         </Link>
       </td>
@@ -349,7 +441,15 @@ function What({ row }: { row: RunRow }) {
   return <>{row.what}</>;
 }
 
-function Nothing({ filter, isFiltered, setFilter }: { filter: RunFilter; isFiltered: boolean; setFilter: (filter: RunFilter) => void }) {
+function Nothing({
+  filter,
+  isFiltered,
+  setFilter,
+}: {
+  filter: RunFilter;
+  isFiltered: boolean;
+  setFilter: (filter: RunFilter) => void;
+}) {
   if (!isFiltered)
     return (
       <EmptyBody title="No runs yet" command="walagent attach TABLE 'agent=NAME'">
@@ -368,8 +468,7 @@ function Nothing({ filter, isFiltered, setFilter }: { filter: RunFilter; isFilte
               type="button"
               className="btn small"
               onClick={() => {
-                const { [name]: _, ...rest } = filter;
-                setFilter(rest);
+                setFilter({ ...filter, [name]: undefined });
               }}
             >
               Remove {name === "q" ? `“${filter.q}”` : `${name}:${filter[name]}`}
@@ -406,7 +505,7 @@ function useList(filter: RunFilter) {
         setEnd(found.length < PAGE);
         setError(null);
       } catch (problem) {
-        setError(problem as Refused);
+        setError(refused(problem));
       }
       setLoadingMore(false);
       isBusy.current = false;
@@ -422,9 +521,17 @@ function useList(filter: RunFilter) {
     return live.rows.filter((row) => Number(row.id) > newest).sort((a, b) => Number(b.id) - Number(a.id));
   }, [loaded, live.rows, live.isLoading]);
   // Of the rows that the shape would have, those that it no longer has do not match any more.
-  const lowest = useMemo(() => (live.rows.length < LIVE ? 0 : Math.min(...live.rows.map((row) => Number(row.id)))), [live.rows]);
+  const lowest = useMemo(
+    () => (live.rows.length < LIVE ? 0 : Math.min(...live.rows.map((row) => Number(row.id)))),
+    [live.rows],
+  );
   const gone = useMemo(
-    () => new Set(live.isLoading || !loaded ? [] : loaded.filter((row) => Number(row.id) >= lowest && !byId.has(row.id)).map((row) => row.id)),
+    () =>
+      new Set(
+        live.isLoading || !loaded
+          ? []
+          : loaded.filter((row) => Number(row.id) >= lowest && !byId.has(row.id)).map((row) => row.id),
+      ),
     [loaded, byId, lowest, live.isLoading],
   );
   const rows = useMemo(() => loaded?.map((row) => byId.get(row.id) ?? row) ?? null, [loaded, byId]);
@@ -443,6 +550,7 @@ function useList(filter: RunFilter) {
 function useVirtual(count: number, body: RefObject<HTMLElement | null>) {
   const [margin, setMargin] = useState(300);
   const isSmall = isNarrow();
+  // eslint-disable-next-line react-hooks/exhaustive-deps -- measured after each render, until it is what it was
   useLayoutEffect(() => {
     const top = body.current && body.current.getBoundingClientRect().top + scrollY;
     if (top && Math.abs(top - margin) > 2) setMargin(top);
@@ -453,7 +561,17 @@ function useVirtual(count: number, body: RefObject<HTMLElement | null>) {
 const SINCE = ["today", "1h", "24h", "7d"];
 
 /** Title, saved filters and the filter bar. */
-function Lead({ filter, setFilter, matching, rows }: { filter: RunFilter; setFilter: (filter: RunFilter) => void; matching: string; rows: readonly RunRow[] }) {
+function Lead({
+  filter,
+  setFilter,
+  matching,
+  rows,
+}: {
+  filter: RunFilter;
+  setFilter: (filter: RunFilter) => void;
+  matching: string;
+  rows: readonly RunRow[];
+}) {
   const total = useRunsCount({}).rows?.[0];
   const saved = useSavedFilters();
   const options = useQueryOnce<{ name: string; value: string }>("run_options").rows;
@@ -473,13 +591,20 @@ function Lead({ filter, setFilter, matching, rows }: { filter: RunFilter; setFil
       ...(values("tenant").length > 1 ? [{ name: "tenant", values: values("tenant"), hint: "tenant" }] : []),
     ];
   }, [options]);
-  const tokens: Token[] = RUN_FILTERS.filter((name) => name !== "q" && filter[name]).map((name) => {
-    const value = filter[name] as string;
+  const tokens: Token[] = RUN_FILTERS.flatMap((name) => {
+    const value = filter[name];
+    if (name === "q" || !value) return [];
     const known = suggestions.find((each) => each.name === name)?.values;
-    const unknown = !["since", "ended"].includes(name) && options && known?.length ? value.split(",").filter((each) => !known.includes(each)) : [];
-    return unknown.length ? { name, value, invalid: `No ${name} has this name: ${unknown.join(", ")}` } : { name, value };
+    const unknown =
+      !["since", "ended"].includes(name) && options && known?.length
+        ? value.split(",").filter((each) => !known.includes(each))
+        : [];
+    return unknown.length
+      ? { name, value, invalid: `No ${name} has this name: ${unknown.join(", ")}` }
+      : { name, value };
   });
-  const change = (next: readonly Token[], text: string) => setFilter({ ...Object.fromEntries(next.map((each) => [each.name, each.value])), ...(text ? { q: text } : {}) });
+  const change = (next: readonly Token[], text: string) =>
+    setFilter({ ...Object.fromEntries(next.map((each) => [each.name, each.value])), ...(text ? { q: text } : {}) });
   const isFiltered = Object.keys(filter).length > 0;
   return (
     <div className="lead">
@@ -487,7 +612,13 @@ function Lead({ filter, setFilter, matching, rows }: { filter: RunFilter; setFil
         <h1>Runs</h1>
         <span className="muted">{(!isFiltered && matching) || (total && atLeast(total.count, total.is_least))}</span>
         <span className="end row">
-          <button type="button" className="btn quiet small hide-s" disabled={!rows.length} onClick={() => exportRows(rows)} title="Save the loaded rows as CSV">
+          <button
+            type="button"
+            className="btn quiet small hide-s"
+            disabled={!rows.length}
+            onClick={() => exportRows(rows)}
+            title="Save the loaded rows as CSV"
+          >
             <Icon name="dl" small />
             Export
           </button>
@@ -502,7 +633,13 @@ function Lead({ filter, setFilter, matching, rows }: { filter: RunFilter; setFil
           <FilterTab key={each.name} name={each.name} filter={each.filter} current={filter} />
         ))}
         {saved.map((each) => (
-          <FilterTab key={each.name} name={each.name} filter={Object.fromEntries(new URLSearchParams(each.query))} current={filter} saved={each} />
+          <FilterTab
+            key={each.name}
+            name={each.name}
+            filter={Object.fromEntries(new URLSearchParams(each.query))}
+            current={filter}
+            saved={each}
+          />
         ))}
       </nav>
       <FilterBar
@@ -523,13 +660,33 @@ function isSame(a: RunFilter, b: RunFilter): boolean {
   return JSON.stringify(filterParams(a)) === JSON.stringify(filterParams(b));
 }
 
-function FilterTab({ name, filter, current, saved }: { name: string; filter: RunFilter; current: RunFilter; saved?: SavedFilter }) {
+function FilterTab({
+  name,
+  filter,
+  current,
+  saved,
+}: {
+  name: string;
+  filter: RunFilter;
+  current: RunFilter;
+  saved?: SavedFilter;
+}) {
   const isCurrent = isSame(filter, current);
   const isCounted = name !== "All";
-  const count = useQueryOnce<{ count: string; is_least: boolean }>("runs_count", filterParams(filter), { every: 30_000, skip: !isCounted }).rows?.[0];
+  const count = useQueryOnce<{ count: string; is_least: boolean }>("runs_count", filterParams(filter), {
+    every: 30_000,
+    skip: !isCounted,
+  }).rows?.[0];
   return (
     <span className="row tab">
-      <Link to="/runs" search={filter as never} activeOptions={{ exact: true, includeSearch: true }} activeProps={{}} aria-current={isCurrent || undefined} title={saved && `Saved by ${saved.saved_by}`}>
+      <Link
+        to="/runs"
+        search={filter}
+        activeOptions={{ exact: true, includeSearch: true }}
+        activeProps={{}}
+        aria-current={isCurrent || undefined}
+        title={saved && `Saved by ${saved.saved_by}`}
+      >
         {name} {isCounted && count && <span className="count">{atLeast(count.count, count.is_least)}</span>}
       </Link>
       {saved?.is_removable && isCurrent && (
@@ -539,7 +696,14 @@ function FilterTab({ name, filter, current, saved }: { name: string; filter: Run
           aria-label={`Remove the saved filter ${name}`}
           onClick={() => {
             removeFilter(saved.name)
-              .then(() => toast(<>Removed the filter {name}.</>, saved.is_mine ? { action: { label: "Undo", key: "u", run: () => void saveFilter(saved).catch(toastProblem) } } : {}))
+              .then(() =>
+                toast(
+                  <>Removed the filter {name}.</>,
+                  saved.is_mine
+                    ? { action: { label: "Undo", key: "u", run: () => void saveFilter(saved).catch(toastProblem) } }
+                    : {},
+                ),
+              )
               .catch(toastProblem);
           }}
         >
@@ -550,13 +714,24 @@ function FilterTab({ name, filter, current, saved }: { name: string; filter: Run
   );
 }
 
-function SaveFilter({ filter, saved, onClose }: { filter: RunFilter; saved: readonly SavedFilter[]; onClose: () => void }) {
+function SaveFilter({
+  filter,
+  saved,
+  onClose,
+}: {
+  filter: RunFilter;
+  saved: readonly SavedFilter[];
+  onClose: () => void;
+}) {
   const [name, setName] = useState("");
   const known = saved.find((each) => each.name === name.trim());
   const taken = known && !known.is_mine ? known.saved_by : undefined;
   const isReady = Boolean(name.trim()) && !taken;
   const save = () => {
-    saveFilter({ name: name.trim(), query: new URLSearchParams(filter as Record<string, string>).toString() }).then(onClose, toastProblem);
+    saveFilter({ name: name.trim(), query: new URLSearchParams(filter as Record<string, string>).toString() }).then(
+      onClose,
+      toastProblem,
+    );
   };
   return (
     <Dialog
@@ -582,45 +757,95 @@ function SaveFilter({ filter, saved, onClose }: { filter: RunFilter; saved: read
       >
         <label className="field">
           Name
-          <input type="text" value={name} maxLength={60} autoFocus onChange={(event) => setName(event.target.value)} placeholder="For example: Refunds over 100" />
+          <input
+            type="text"
+            value={name}
+            maxLength={60}
+            autoFocus
+            onChange={(event) => setName(event.target.value)}
+            placeholder="For example: Refunds over 100"
+          />
         </label>
         <p className={taken ? "missing" : "soft"} role={taken ? "alert" : undefined}>
-          {taken ? `${taken} saved a filter of this name; choose another.` : known ? "Your filter of this name is replaced." : "All who see the runs see it."}
+          {taken
+            ? `${taken} saved a filter of this name; choose another.`
+            : known
+              ? "Your filter of this name is replaced."
+              : "All who see the runs see it."}
         </p>
       </form>
     </Dialog>
   );
 }
 
-/** Save the loaded rows as CSV; a text that a spreadsheet would run as a formula is quoted. */
+const COLUMNS = [
+  "id",
+  "state",
+  "agent",
+  "relation",
+  "key",
+  "title",
+  "what",
+  "cost",
+  "tokens",
+  "committed_at",
+  "finished_at",
+] as const;
+
+/** Save the loaded rows as CSV. */
 function exportRows(rows: readonly RunRow[]): void {
-  const names = ["id", "state", "agent", "relation", "key", "title", "what", "cost", "tokens", "committed_at", "finished_at"] as const;
-  const cell = (value: unknown) => {
-    const text = String(value ?? "");
-    const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  download("runs.csv", [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\n"), "text/csv");
+  download(
+    "runs.csv",
+    csv(
+      COLUMNS,
+      rows.map((row) => COLUMNS.map((name) => row[name])),
+    ),
+    "text/csv",
+  );
 }
 
 /** Retry and cancel: of the selection, else of the row under the cursor. */
-function useBulk(filter: RunFilter, rows: readonly RunRow[], selected: ReadonlySet<string>, isAll: boolean, total: number, cursor: string | null, clear: () => void) {
+function useBulk(
+  filter: RunFilter,
+  rows: readonly RunRow[],
+  selected: ReadonlySet<string>,
+  isAll: boolean,
+  total: number,
+  cursor: string | null,
+  clear: () => void,
+) {
   const [asked, setAsked] = useState<BulkAction | null>(null);
   const mayOperate = useMayOperate();
   const chosen = selected.size ? rows.filter((row) => selected.has(row.id)) : rows.filter((row) => row.id === cursor);
-  const of = { retry: chosen.filter((row) => ["failed", "dead", "cancelled"].includes(row.state)), cancel: chosen.filter((row) => isOpen(row.state)) };
+  const of = {
+    retry: chosen.filter((row) => ["failed", "dead", "cancelled"].includes(row.state)),
+    cancel: chosen.filter((row) => isOpen(row.state)),
+  };
   const amount = (action: BulkAction) => (isAll ? total : of[action].length);
   const ask = (action: BulkAction) => (mayOperate && amount(action) > 0 ? setAsked(action) : false);
   const go = (action: BulkAction) => async () => {
     await actOnMany(action, isAll ? filter : of[action].map((row) => row.id), amount(action));
     clear();
   };
-  const words = (action: BulkAction) => `${isAll ? "" : number(amount(action))}${isAll ? `up to ${number(total)}` : ""} ${amount(action) === 1 ? "run" : "runs"}`;
+  const words = (action: BulkAction) =>
+    `${isAll ? "" : number(amount(action))}${isAll ? `up to ${number(total)}` : ""} ${amount(action) === 1 ? "run" : "runs"}`;
   const dialog =
     asked === "retry" ? (
-      <ConfirmRetry title={`Retry ${words("retry")}?`} what={words("retry")} onConfirm={go("retry")} onClose={() => setAsked(null)} />
+      <ConfirmRetry
+        title={`Retry ${words("retry")}?`}
+        what={words("retry")}
+        onConfirm={go("retry")}
+        onClose={() => setAsked(null)}
+      />
     ) : asked === "cancel" ? (
-      <Confirm title={`Cancel ${words("cancel")}?`} action={`Cancel ${words("cancel")}`} keep="Keep as they are" danger onConfirm={go("cancel")} onClose={() => setAsked(null)}>
+      <Confirm
+        title={`Cancel ${words("cancel")}?`}
+        action={`Cancel ${words("cancel")}`}
+        keep="Keep as they are"
+        danger
+        onConfirm={go("cancel")}
+        onClose={() => setAsked(null)}
+      >
         <p>They end after the step that is being executed. What they have committed stays.</p>
       </Confirm>
     ) : null;

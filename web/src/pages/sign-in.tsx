@@ -1,8 +1,8 @@
 /** Sign-in: by the code in the fragment of the link, else by a token. */
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, useEffect, useRef, useState } from "react";
+import { type ReactNode, type SubmitEvent, useEffect, useRef, useState } from "react";
 
-import { Refused } from "../data/request";
+import { Refused, refused } from "../data/request";
 import { signIn } from "../data/session";
 import { applyTheme, nextTheme, useTheme } from "../frame/theme";
 import { useTitle } from "../frame/title";
@@ -17,11 +17,11 @@ function takeCode(): string | null {
   return code;
 }
 
-export function SignIn() {
+export function SignIn(): ReactNode {
   useTitle("Sign in");
   const theme = useTheme();
   const navigate = useNavigate();
-  const { to } = useSearch({ strict: false }) as { to?: string };
+  const { to } = useSearch({ from: "/sign-in" });
   const [token, setToken] = useState("");
   const [isSending, setSending] = useState(false);
   const [problem, setProblem] = useState<{ error: Refused; byCode: boolean } | null>(null);
@@ -34,7 +34,7 @@ export function SignIn() {
       await signIn(secret);
       await navigate({ href: to?.startsWith("/") && !to.startsWith("//") ? to : "/", replace: true });
     } catch (error) {
-      setProblem({ error: error as Refused, byCode: "code" in secret });
+      setProblem({ error: refused(error), byCode: "code" in secret });
       setSending(false);
     }
   };
@@ -43,7 +43,7 @@ export function SignIn() {
     code.current = takeCode();
     if (code.current) void enter({ code: code.current });
   });
-  const submit = (event: FormEvent) => {
+  const submit = (event: SubmitEvent) => {
     event.preventDefault();
     if (token.trim()) void enter({ token: token.trim() });
   };
@@ -77,13 +77,25 @@ export function SignIn() {
           <form className="stack tight" onSubmit={submit}>
             <label className="field">
               Or paste a token
-              <input type="password" autoComplete="off" spellCheck={false} placeholder="wat_…" value={token} onChange={(event) => setToken(event.target.value)} />
+              <input
+                type="password"
+                autoComplete="off"
+                spellCheck={false}
+                placeholder="wat_…"
+                value={token}
+                onChange={(event) => setToken(event.target.value)}
+              />
             </label>
             <div className="row">
               <button className="btn primary" type="submit" disabled={isSending || !token.trim()}>
                 {isSending ? "Signing in" : "Sign in"}
               </button>
-              <button className="btn quiet icon end" type="button" aria-label={`Theme: ${theme}. Change to ${nextTheme(theme)}`} onClick={() => applyTheme(nextTheme(theme))}>
+              <button
+                className="btn quiet icon end"
+                type="button"
+                aria-label={`Theme: ${theme}. Change to ${nextTheme(theme)}`}
+                onClick={() => applyTheme(nextTheme(theme))}
+              >
                 <Icon name="theme" />
               </button>
             </div>
@@ -107,7 +119,9 @@ function SignInProblem({ error, byCode }: { error: Refused; byCode: boolean }) {
     );
   return (
     <Notice tone="failed" icon="s-failed" live="alert">
-      <p className="strong">{error.status === 401 ? "This token is not valid: unknown, expired or revoked." : error.message}</p>
+      <p className="strong">
+        {error.status === 401 ? "This token is not valid: unknown, expired or revoked." : error.message}
+      </p>
       {error.hint && <p>{error.hint}</p>}
     </Notice>
   );

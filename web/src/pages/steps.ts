@@ -47,31 +47,71 @@ function isCall(part: Part): part is CallPart {
 export function items(steps: readonly Step[], run: RunDetail | undefined): Item[] {
   const found: Item[] = [];
   const of = (kind: Step["kind"], id: string, tool: string) =>
-    steps.find((step) => step.kind === kind && (step.content.call_id === id || (step.content.call_id === undefined && (step.content.tool ?? step.content.name) === tool)));
+    steps.find(
+      (step) =>
+        step.kind === kind &&
+        (step.content.call_id === id ||
+          (step.content.call_id === undefined && (step.content.tool ?? step.content.name) === tool)),
+    );
   for (const step of steps) {
     if (step.kind === "reply") {
       const parts = step.content.parts ?? [];
       const calls = parts.filter(isCall);
       const text = parts.flatMap((part) => ("text" in part ? [part.text] : [])).join("\n");
-      found.push({ type: "reply", no: found.length + 1, seq: step.seq, step, text, calls: calls.length, model: step.content.model ?? run?.model ?? "model" });
+      found.push({
+        type: "reply",
+        no: found.length + 1,
+        seq: step.seq,
+        step,
+        text,
+        calls: calls.length,
+        model: step.content.model ?? run?.model ?? "model",
+      });
       for (const part of calls) {
         const later = (kind: Step["kind"]) => {
           const each = of(kind, part.call, part.name);
           return each && each.seq > step.seq ? each : undefined;
         };
-        const [result, approval, decision, intent] = [later("result"), later("approval"), later("decision"), later("intent")];
+        const [result, approval, decision, intent] = [
+          later("result"),
+          later("approval"),
+          later("decision"),
+          later("intent"),
+        ];
         found.push({
-          type: "call", no: found.length + 1, seq: result?.seq ?? approval?.seq ?? intent?.seq ?? step.seq, id: part.call, tool: part.name,
-          arguments: (decision?.content.edited ?? part.arguments) as Record<string, unknown> | null, raw: part.raw,
-          state: callState(result, approval, decision, intent, run), result, approval, decision, intent,
+          type: "call",
+          no: found.length + 1,
+          seq: result?.seq ?? approval?.seq ?? intent?.seq ?? step.seq,
+          id: part.call,
+          tool: part.name,
+          arguments: decision?.content.edited ?? part.arguments,
+          raw: part.raw,
+          state: callState(result, approval, decision, intent, run),
+          result,
+          approval,
+          decision,
+          intent,
         });
       }
-    } else if (step.kind === "note" || step.kind === "error") found.push({ type: "note", no: found.length + 1, seq: step.seq, step, text: String(step.content.text ?? step.content.reason ?? "") });
+    } else if (step.kind === "note" || step.kind === "error")
+      found.push({
+        type: "note",
+        no: found.length + 1,
+        seq: step.seq,
+        step,
+        text: step.content.text ?? step.content.reason ?? "",
+      });
   }
   return found;
 }
 
-function callState(result: Step | undefined, approval: Step | undefined, decision: Step | undefined, intent: Step | undefined, run: RunDetail | undefined): Call["state"] {
+function callState(
+  result: Step | undefined,
+  approval: Step | undefined,
+  decision: Step | undefined,
+  intent: Step | undefined,
+  run: RunDetail | undefined,
+): Call["state"] {
   if (decision && decision.content.decision !== "approved") return "rejected";
   if (result) return result.content.is_error ? "failed" : "committed";
   if (approval && !decision) return "approval";
@@ -81,7 +121,9 @@ function callState(result: Step | undefined, approval: Step | undefined, decisio
 
 /** `name(a => 1, b => 'text')`, as SQL writes a call. */
 export function callText(tool: string, args: Record<string, unknown> | null, most = Number.POSITIVE_INFINITY): string {
-  const text = `${tool}(${Object.entries(args ?? {}).map(([name, value]) => `${name} => ${sqlValue(value)}`).join(", ")})`;
+  const text = `${tool}(${Object.entries(args ?? {})
+    .map(([name, value]) => `${name} => ${sqlValue(value)}`)
+    .join(", ")})`;
   return text.length > most ? `${text.slice(0, most)}…` : text;
 }
 

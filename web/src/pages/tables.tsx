@@ -1,8 +1,9 @@
 /** Tables with agents: their rows as runs saw them last, each with its runs; and why. */
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 
-import { count, tableName, tablePath } from "../data/format";
+import { textOf } from "../data/exact";
+import { count, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { Refused, request } from "../data/request";
 import { badge, type RunState } from "../data/runs";
@@ -55,9 +56,9 @@ interface SeenRow {
 const COLUMNS = 4;
 const LONG = 40;
 
-export default function Tables() {
+export default function Tables(): ReactNode {
   useTitle("Tables");
-  const { table } = useParams({ strict: false }) as { table?: string };
+  const { table } = useParams({ strict: false });
   const tables = useQueryOnce<TableRow>("tables", {}, { every: 15_000 });
   const wanted = table && !table.includes(".") ? `public.${table}` : table;
   const relation = wanted ?? tables.rows?.[0]?.relation;
@@ -69,7 +70,14 @@ export default function Tables() {
           <h2>Tables with agents</h2>
         </div>
         {tables.rows?.map((each) => (
-          <Link key={each.relation} className="item" to={tablePath(each.relation)} activeProps={{}} aria-current={each.relation === relation || undefined}>
+          <Link
+            key={each.relation}
+            className="item"
+            to="/tables/$table"
+            params={{ table: each.relation }}
+            activeProps={{}}
+            aria-current={each.relation === relation || undefined}
+          >
             <span className="top">
               <span className="mono strong clip">{tableName(each.relation)}</span>
               <span className="muted">{Number(each.rows) > 0 && `≈ ${count(each.rows)}`}</span>
@@ -99,9 +107,13 @@ export default function Tables() {
 }
 
 function Rows({ relation, table }: { relation: string; table: TableRow | undefined }) {
-  const { key = "" } = useSearch({ strict: false }) as { key?: string };
+  const { key = "" } = useSearch({ strict: false });
   const navigate = useNavigate();
-  const { rows, error, again } = useQueryOnce<SeenRow>("table_rows", { relation, key }, { every: 3_000, skip: !!table?.refusal });
+  const { rows, error, again } = useQueryOnce<SeenRow>(
+    "table_rows",
+    { relation, key },
+    { every: 3_000, skip: !!table?.refusal },
+  );
   const names = columnsOf(rows ?? []);
   return (
     <section className="stack" aria-label={relation}>
@@ -111,16 +123,25 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
           <span className="muted">rows as runs saw them last</span>
           <span className="end row">
             {table && (
-              <Link className="btn small" to="/agents" search={{ q: tableName(relation) } as never}>
+              <Link className="btn small" to="/agents" search={{ q: tableName(relation) }}>
                 {table.attachments} {table.attachments === 1 ? "attachment" : "attachments"}
               </Link>
             )}
-            <Link className="btn quiet small" to="/runs" search={{ table: relation } as never}>
+            <Link className="btn quiet small" to="/runs" search={{ table: relation }}>
               All runs
             </Link>
           </span>
         </div>
-        {!table?.refusal && <FilterBar label="Filter rows" placeholder="key of a row, such as 13" text={key} onChange={(_, text) => void navigate({ to: tablePath(relation), search: { key: text } as never, replace: true })} />}
+        {!table?.refusal && (
+          <FilterBar
+            label="Filter rows"
+            placeholder="key of a row, such as 13"
+            text={key}
+            onChange={(_, text) =>
+              void navigate({ to: "/tables/$table", params: { table: relation }, search: { key: text }, replace: true })
+            }
+          />
+        )}
       </div>
       <div className="list2 scroll" tabIndex={0} role="group" aria-label="Rows">
         {table?.refusal ? (
@@ -130,8 +151,14 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
         ) : rows === null ? (
           <Skeleton rows={8} />
         ) : rows.length === 0 ? (
-          <EmptyBody title={key ? `No run for key ${key}` : "No run for this table yet"} command={`walagent why ${tableName(relation)} ${key || "KEY"}`}>
-            {key ? "Its condition was false, it was written before the attachment, or it does not exist." : "Each matching change will start a run."} The command says why.
+          <EmptyBody
+            title={key ? `No run for key ${key}` : "No run for this table yet"}
+            command={`walagent why ${tableName(relation)} ${key || "KEY"}`}
+          >
+            {key
+              ? "Its condition was false, it was written before the attachment, or it does not exist."
+              : "Each matching change will start a run."}{" "}
+            The command says why.
             {key && table?.is_explained && (
               <span className="row">
                 <Why relation={relation} row={key} />
@@ -150,18 +177,26 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
             </colgroup>
             <thead>
               <tr>
-                <th scope="col" className="num">key</th>
+                <th scope="col" className="num">
+                  key
+                </th>
                 {names.map((name) => (
-                  <th scope="col" key={name} className="hide-s">{name}</th>
+                  <th scope="col" key={name} className="hide-s">
+                    {name}
+                  </th>
                 ))}
-                <th scope="col" className="num">Changed</th>
+                <th scope="col" className="num">
+                  Changed
+                </th>
                 <th scope="col">Runs</th>
               </tr>
             </thead>
             <tbody>
               {rows.map((row) => (
                 <tr key={row.key}>
-                  <td className="num mono inline" data-l="key">{row.key}</td>
+                  <td className="num mono inline" data-l="key">
+                    {row.key}
+                  </td>
                   {names.map((name, i) => (
                     <td key={name} className={i === 0 ? "clip" : "clip hide-s"}>
                       {row.content && name in row.content ? <Cell value={row.content[name]} /> : ""}
@@ -176,7 +211,13 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
                       {row.runs.slice(-4).map((run) => {
                         const { icon, tone, word } = look(badge(run.state));
                         return (
-                          <Link key={run.id} className={`rb st-${tone}`} to={`/runs/${run.id}`} aria-label={`Run ${run.id}, ${word}`}>
+                          <Link
+                            key={run.id}
+                            className={`rb st-${tone}`}
+                            to="/runs/$run"
+                            params={{ run: run.id }}
+                            aria-label={`Run ${run.id}, ${word}`}
+                          >
                             <Icon name={icon} />
                             {run.id}
                           </Link>
@@ -210,10 +251,13 @@ function Why({ relation, row }: { relation: string; row: string }) {
   const [found, setFound] = useState<Explanation | Refused | null>(null);
   const ask = () => {
     setFound(null);
-    request<Explanation>("GET", `v1/why?${new URLSearchParams({ relation, key: row })}`).then(setFound, (error: unknown) => {
-      if (!(error instanceof Refused)) throw error;
-      setFound(error);
-    });
+    request<Explanation>("GET", `v1/why?${new URLSearchParams({ relation, key: row })}`).then(
+      setFound,
+      (error: unknown) => {
+        if (!(error instanceof Refused)) throw error;
+        setFound(error);
+      },
+    );
   };
   return (
     <Menu className="btn quiet small" label={`Why row ${row} has runs, or none`} button="Why" onOpen={ask}>
@@ -238,11 +282,14 @@ function Why({ relation, row }: { relation: string; row: string }) {
 function Reasons({ found }: { found: Explanation }) {
   return (
     <>
-      {found.present === false && <p className="soft">The row does not exist now, or the roles of the agents cannot see it.</p>}
+      {found.present === false && (
+        <p className="soft">The row does not exist now, or the roles of the agents cannot see it.</p>
+      )}
       {found.verdicts.map((each) => (
         <section key={each.attachment} aria-label={each.attachment}>
           <p>
-            <code>{each.attachment}</code> <span className={each.verdict === "matched" ? "strong" : "muted"}>{each.verdict}</span>
+            <code>{each.attachment}</code>{" "}
+            <span className={each.verdict === "matched" ? "strong" : "muted"}>{each.verdict}</span>
           </p>
           <List reasons={each.reasons} />
         </section>
@@ -280,19 +327,28 @@ function Unreadable({ table }: { table: TableRow }) {
         <Icon name="lock" />
         <b className="strong">You may read the runs of this table, not its rows.</b>
       </div>
-      {refusal === "login" && <p className="soft">Your principal has no login whose privileges decide what it can read: column login of agent.principal.</p>}
+      {refusal === "login" && (
+        <p className="soft">
+          Your principal has no login whose privileges decide what it can read: column login of agent.principal.
+        </p>
+      )}
       {refusal === "grant" && (
         <>
-          <p className="soft">Rows are shown to logins that can read the table and its primary key. The owner of the table can grant it:</p>
+          <p className="soft">
+            Rows are shown to logins that can read the table and its primary key. The owner of the table can grant it:
+          </p>
           <div className="row">
-            <pre tabIndex={0} className="code grow">{grant}</pre>
+            <pre tabIndex={0} className="code grow">
+              {grant}
+            </pre>
             <Copy text={grant} />
           </div>
         </>
       )}
       {refusal === "policy" && (
         <p className="soft">
-          The table has row-level security, which cannot judge rows of the past. They are shown to logins that it does not apply to; <code>{login}</code> is none.
+          The table has row-level security, which cannot judge rows of the past. They are shown to logins that it does
+          not apply to; <code>{login}</code> is none.
         </p>
       )}
     </section>
@@ -302,8 +358,11 @@ function Unreadable({ table }: { table: TableRow }) {
 /** The columns that are shown: short values first of all, texts that are not too long. */
 function columnsOf(rows: readonly SeenRow[]): string[] {
   const names = [...new Set(rows.slice(0, 20).flatMap((row) => Object.keys(row.content ?? {})))];
-  const width = (name: string) => Math.max(...rows.slice(0, 20).map((row) => String(row.content?.[name] ?? "").length), 0);
+  const width = (name: string) => Math.max(...rows.slice(0, 20).map((row) => textOf(row.content?.[name]).length), 0);
   const isTitle = (name: string) => /^(subject|title|name|summary)$/.test(name);
   const score = (name: string) => (isTitle(name) ? -1 : width(name) > LONG ? 1_000 : names.indexOf(name));
-  return names.filter((name) => name !== "id").sort((a, b) => score(a) - score(b)).slice(0, COLUMNS);
+  return names
+    .filter((name) => name !== "id")
+    .sort((a, b) => score(a) - score(b))
+    .slice(0, COLUMNS);
 }

@@ -1,8 +1,8 @@
 /** The chat of a thread: events in the order of the database, calls that wait, what agents do now. */
-import { Link } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 
-import { base } from "../data/base";
+import { textOf } from "../data/exact";
 import { bytes } from "../data/format";
 import { mutate } from "../data/mutate";
 import { readQuery } from "../data/queries";
@@ -10,7 +10,16 @@ import { useReplies, type Writing } from "../data/replies";
 import { Refused } from "../data/request";
 import { useApproval, useApprovals } from "../data/runs";
 import { hasRole, useSession } from "../data/session";
-import { type Member, type Thread, type ThreadEvent, threadShape, titleOf, useEvents, useTurns } from "../data/threads";
+import {
+  invitation,
+  type Member,
+  type Thread,
+  type ThreadEvent,
+  threadShape,
+  titleOf,
+  useEvents,
+  useTurns,
+} from "../data/threads";
 import { Initial } from "../parts/avatar";
 import { Call, ExactCall } from "../parts/call";
 import { Composer, Log, type Sending, Unsent } from "../parts/chat";
@@ -25,20 +34,16 @@ import { Time } from "../parts/time";
 import { toast, toastProblem } from "../parts/toast";
 import { EditThread } from "./thread-edit";
 import { callId, happened } from "./thread-words";
-import type { ThreadSearch } from "./threads";
 
 const MOST = 32_000; // characters of a message
 const FACES = 6;
 
-export const invitation = (thread: string): string => `${location.origin}${base}join?thread=${thread}`;
-
 interface ChatProps {
   thread: Thread;
   members: readonly Member[];
-  search: ThreadSearch;
 }
 
-export function Chat({ thread, members, search }: ChatProps) {
+export function Chat({ thread, members }: ChatProps) {
   const me = useSession()?.principal ?? "";
   const [earlier, setEarlier] = useState<readonly ThreadEvent[]>([]);
   const { rows: events, isLoading } = useEvents(thread.id, earlier);
@@ -56,20 +61,35 @@ export function Chat({ thread, members, search }: ChatProps) {
   };
   const more = async () => {
     try {
-      setEarlier([...earlier, ...(await readQuery<ThreadEvent>("thread_events", { thread: thread.id, before: events[0]?.number, limit: 200 }))]);
+      setEarlier([
+        ...earlier,
+        ...(await readQuery<ThreadEvent>("thread_events", {
+          thread: thread.id,
+          before: events[0]?.number,
+          limit: 200,
+        })),
+      ]);
     } catch (error) {
       toastProblem(error);
     }
   };
   return (
     <section className="chat" aria-label={titleOf(thread)}>
-      <Head thread={thread} members={members} search={search} me={me} />
+      <Head thread={thread} members={members} me={me} />
       {isLoading ? (
         <div className="log">
           <Skeleton rows={5} label="Messages are loading" />
         </div>
       ) : (
-        <Messages thread={thread} members={members} me={me} events={events} sending={sending.filter((each) => !stored.has(each.id))} onMore={more} onAgain={(each) => void send({ ...each, problem: null })} />
+        <Messages
+          thread={thread}
+          members={members}
+          me={me}
+          events={events}
+          sending={sending.filter((each) => !stored.has(each.id))}
+          onMore={more}
+          onAgain={(each) => void send({ ...each, problem: null })}
+        />
       )}
       <Foot
         thread={thread}
@@ -83,12 +103,13 @@ export function Chat({ thread, members, search }: ChatProps) {
   );
 }
 
-function Head({ thread, members, search, me }: ChatProps & { me: string }) {
+function Head({ thread, members, me }: ChatProps & { me: string }) {
+  const search = useSearch({ strict: false });
   const [isEditing, setEditing] = useState(false);
   const title = (each: Member) => [each.name, each.name === me ? "you" : "", each.role].filter(Boolean).join(", ");
   return (
     <header>
-      <Link className="btn quiet icon only-m" aria-label="Threads" to="/threads" search={{ archived: search.archived } as never}>
+      <Link className="btn quiet icon only-m" aria-label="Threads" to="/threads" search={{ archived: search.archived }}>
         <Icon name="left" />
       </Link>
       <h1 className="clip">{titleOf(thread)}</h1>
@@ -101,10 +122,20 @@ function Head({ thread, members, search, me }: ChatProps & { me: string }) {
       {thread.state !== "active" && <State state={thread.state === "paused" ? "paused" : "done"} word={thread.state} />}
       <span className="end row">
         {thread.is_member && <Copy text={invitation(thread.id)} label="Invite" className="btn small" icon="link" />}
-        <button className="btn quiet small icon" type="button" aria-label={thread.is_member || thread.can_manage ? "Edit thread" : "Members"} onClick={() => setEditing(true)}>
+        <button
+          className="btn quiet small icon"
+          type="button"
+          aria-label={thread.is_member || thread.can_manage ? "Edit thread" : "Members"}
+          onClick={() => setEditing(true)}
+        >
           <Icon name={thread.is_member || thread.can_manage ? "edit" : "user"} small />
         </button>
-        <Link className="btn quiet small only-s" to="/threads/$thread" params={{ thread: thread.id } as never} search={{ ...search, view: "computer" } as never}>
+        <Link
+          className="btn quiet small only-s"
+          to="/threads/$thread"
+          params={{ thread: thread.id }}
+          search={{ ...search, view: "computer" }}
+        >
           Computer
         </Link>
       </span>
@@ -147,14 +178,31 @@ function Messages({ thread, members, me, events, sending, onMore, onAgain }: Mes
             {happened(each, me)} · <Time at={each.created_at} />
           </p>
         ) : (
-          <Message key={each.number} event={each} role={roles.get(each.author)} isMine={each.author === me} result={each.type === "tool_use" ? results.get(callId(each)) : undefined} />
+          <Message
+            key={each.number}
+            event={each}
+            role={roles.get(each.author)}
+            isMine={each.author === me}
+            result={each.type === "tool_use" ? results.get(callId(each)) : undefined}
+          />
         ),
       )}
       {sending.map((each) => (
-        <Unsent key={each.id} avatar={<Initial name={me} isAgent={false} />} name={me} message={each} onAgain={() => onAgain(each)} />
+        <Unsent
+          key={each.id}
+          avatar={<Initial name={me} isAgent={false} />}
+          name={me}
+          message={each}
+          onAgain={() => onAgain(each)}
+        />
       ))}
       {busy.map((each) => (
-        <Busy key={each.id} turn={each.id} agent={each.agent} writing={writing.filter((one) => String(one.run) === each.id)} />
+        <Busy
+          key={each.id}
+          turn={each.id}
+          agent={each.agent}
+          writing={writing.filter((one) => String(one.run) === each.id)}
+        />
       ))}
       {asked.map((each) => (
         <Asked key={each.id} id={each.id} keys={asked.length === 1} />
@@ -171,7 +219,7 @@ function Busy({ turn, agent, writing }: { turn: string; agent: string; writing: 
       <div className="by">
         <b>{agent}</b>
         <State state="running" bare word="is writing" />
-        <Link className="muted" to="/runs/$run" params={{ run: turn } as never}>
+        <Link className="muted" to="/runs/$run" params={{ run: turn }}>
           run {turn}
         </Link>
       </div>
@@ -205,7 +253,7 @@ function Message({ event, role, isMine, result }: MessageProps) {
           <Time at={event.created_at} />
         </span>
         {event.run_id && (
-          <Link className="muted" to="/runs/$run" params={{ run: event.run_id } as never}>
+          <Link className="muted" to="/runs/$run" params={{ run: event.run_id }}>
             run {event.run_id}
           </Link>
         )}
@@ -225,7 +273,7 @@ function Said({ data }: { data: Record<string, unknown> }) {
         </>
       )}
       {to && <span className="muted">to {to} </span>}
-      {String(data.text ?? "")}
+      {textOf(data.text)}
       {data.cut !== undefined && <span className="muted"> … shortened: it has {bytes(Number(data.cut))}</span>}
     </>
   );
@@ -259,19 +307,23 @@ function Asked({ id, keys }: { id: string; keys: boolean }) {
   const { rows, error, again } = useApproval(id);
   const row = rows?.[0];
   if (!row) return error ? <Problem error={error} again={again} /> : null;
-  const question = row.is_question ? String((row.arguments as { question?: unknown }).question ?? "") : null;
+  const question = row.is_question ? textOf(row.arguments.question) : null;
   return (
     <article className="msg asked" aria-label={`Call of ${row.agent ?? "an agent"}`}>
       <Initial name={row.agent ?? "?"} isAgent />
       <div className="by">
         <b>{row.agent}</b>
         <State state={row.is_question ? "question" : "approval"} long bare />
-        <Link className="muted" to="/approvals" search={{ approval: id } as never}>
+        <Link className="muted" to="/approvals" search={{ approval: id }}>
           approval {id}
         </Link>
       </div>
       <div className="stack tight">
-        {question !== null ? <p className="bubble">{question}</p> : <ExactCall tool={row.tool} args={row.shown} className="call" />}
+        {question !== null ? (
+          <p className="bubble">{question}</p>
+        ) : (
+          <ExactCall tool={row.tool} args={row.shown} className="call" />
+        )}
         <Decide row={row} again={again} done={again} keys={keys} />
       </div>
     </article>
@@ -322,7 +374,8 @@ function Foot({ thread, onSend, children }: { thread: Thread; onSend: (text: str
       )}
       {isTired && thread.state === "active" && (
         <p className="bar row" role="status">
-          <Icon name="s-retry" small /> Agents took {thread.agent_turns} turns among themselves. They go on when a person writes.
+          <Icon name="s-retry" small /> Agents took {thread.agent_turns} turns among themselves. They go on when a
+          person writes.
         </p>
       )}
       {thread.can_post ? (
@@ -332,7 +385,11 @@ function Foot({ thread, onSend, children }: { thread: Thread; onSend: (text: str
       ) : (
         <p className="bar row">
           <Icon name="lock" small />
-          {thread.state === "archived" ? "Archived: nothing can be posted." : thread.is_member ? "Your token is for reading." : "You read this thread and are no member of it."}
+          {thread.state === "archived"
+            ? "Archived: nothing can be posted."
+            : thread.is_member
+              ? "Your token is for reading."
+              : "You read this thread and are no member of it."}
           {thread.state === "archived" && thread.can_manage && (
             <button type="button" className="btn small end" onClick={() => change("resume_thread")}>
               Resume

@@ -1,17 +1,26 @@
 /** The computer of a thread: what its agents know, what the last turn was shown, what they do. */
-import { Link } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
+import { textOf } from "../data/exact";
 import { money, number } from "../data/format";
 import { badge, useSteps } from "../data/runs";
-import { type Fact, type Member, type Prompt, type Thread, type Turn, useFacts, usePrompt, useTurns } from "../data/threads";
+import {
+  type Fact,
+  type Member,
+  type Prompt,
+  type Thread,
+  type Turn,
+  useFacts,
+  usePrompt,
+  useTurns,
+} from "../data/threads";
 import { FactItem } from "../parts/fact";
 import { Filtered } from "../parts/filtered";
 import { Icon } from "../parts/icon";
 import { Payload } from "../parts/payload";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
-import type { ThreadSearch } from "./threads";
 
 const PARTS = ["all", "memory", "context", "processes"] as const;
 type Part = (typeof PARTS)[number];
@@ -19,33 +28,46 @@ type Part = (typeof PARTS)[number];
 interface ComputerProps {
   thread: Thread;
   members: readonly Member[];
-  search: ThreadSearch;
 }
 
-export function Computer({ thread, members, search }: ComputerProps) {
+export function Computer({ thread, members }: ComputerProps) {
+  const search = useSearch({ strict: false });
   const part: Part = PARTS.find((each) => each === search.tab) ?? "all";
   const facts = useFacts(thread.id);
   const turns = useTurns(thread.id);
   const agents = members.filter((each) => each.kind === "agent");
   const processes = processesOf(agents, turns.rows);
-  const counts: Record<Part, number | null> = { all: null, memory: facts.rows.length, context: null, processes: processes.length };
+  const counts: Record<Part, number | null> = {
+    all: null,
+    memory: facts.rows.length,
+    context: null,
+    processes: processes.length,
+  };
   const has = (each: Part) => part === "all" || part === each;
   return (
     <aside className={`computer ${part}`} aria-label="Computer">
       <nav className="tabs" aria-label="Parts of the computer">
-        <Link className="only-s" aria-label="Back to the chat" to="/threads/$thread" params={{ thread: thread.id } as never} search={{ ...search, view: undefined } as never} activeProps={{}}>
+        <Link
+          className="only-s"
+          aria-label="Back to the chat"
+          to="/threads/$thread"
+          params={{ thread: thread.id }}
+          search={{ ...search, view: undefined }}
+          activeProps={{}}
+        >
           <Icon name="left" small />
         </Link>
         {PARTS.map((each) => (
           <Link
             key={each}
             to="/threads/$thread"
-            params={{ thread: thread.id } as never}
-            search={{ ...search, tab: each === "all" ? undefined : each } as never}
+            params={{ thread: thread.id }}
+            search={{ ...search, tab: each === "all" ? undefined : each }}
             activeProps={{}}
             aria-current={part === each || undefined}
           >
-            {each[0]?.toUpperCase() + each.slice(1)} {counts[each] !== null && <span className="count">{counts[each]}</span>}
+            {each.charAt(0).toUpperCase() + each.slice(1)}{" "}
+            {counts[each] !== null && <span className="count">{counts[each]}</span>}
           </Link>
         ))}
       </nav>
@@ -58,11 +80,25 @@ export function Computer({ thread, members, search }: ComputerProps) {
 
 function Memory({ facts }: { facts: readonly Fact[] }) {
   return (
-    <Filtered title="Memory" what="fact" rows={facts} text={(each) => `${each.subject} ${each.predicate} ${each.object} ${each.category} ${each.disputed ? "disputed" : ""}`} empty="No facts yet. Tools of agents store them with agent.add_fact.">
+    <Filtered
+      title="Memory"
+      what="fact"
+      rows={facts}
+      text={(each) =>
+        `${each.subject} ${each.predicate} ${each.object} ${each.category} ${each.disputed ? "disputed" : ""}`
+      }
+      empty="No facts yet. Tools of agents store them with agent.add_fact."
+    >
       {(rows) => (
         <ul className="facts-list list" tabIndex={0} aria-label="Facts">
           {rows.map((each) => (
-            <FactItem key={each.id} {...each} isAgent={each.subject_kind === "agent"} confidence={Number(each.confidence)} saidBy={each.said_by} />
+            <FactItem
+              key={each.id}
+              {...each}
+              isAgent={each.subject_kind === "agent"}
+              confidence={Number(each.confidence)}
+              saidBy={each.said_by}
+            />
           ))}
         </ul>
       )}
@@ -88,7 +124,8 @@ function pieces(prompt: Prompt): Piece[] {
     const flush = () => {
       const text = rest.join("\n");
       rest = [];
-      if (text.trim() && !FRAME.test(text)) found.push({ id: `${at} ${found.length}`, kind: message.role, preview: firstLine(text), text });
+      if (text.trim() && !FRAME.test(text))
+        found.push({ id: `${at} ${found.length}`, kind: message.role, preview: firstLine(text), text });
     };
     for (const line of message.text.split("\n")) {
       const event = parsed(line);
@@ -98,13 +135,24 @@ function pieces(prompt: Prompt): Piece[] {
         continue;
       }
       flush();
-      const kind = String(event.type ?? (event.from ? "message" : "thread"));
+      const kind = textOf(event.type ?? (event.from ? "message" : "thread"));
       const said = event.text ?? event.name ?? event.action ?? event.title ?? "";
-      found.push({ id: `${at} ${found.length}`, kind: kind.replace("_", " "), preview: [event.from, said].filter(Boolean).map(String).join(": "), text: line });
+      found.push({
+        id: `${at} ${found.length}`,
+        kind: kind.replace("_", " "),
+        preview: [event.from, said].filter(Boolean).map(String).join(": "),
+        text: line,
+      });
     }
     flush();
   });
-  if (prompt.tools.length) found.push({ id: "tools", kind: "tools", preview: prompt.tools.map((each) => each.name).join(", "), text: JSON.stringify(prompt.tools, null, 2) });
+  if (prompt.tools.length)
+    found.push({
+      id: "tools",
+      kind: "tools",
+      preview: prompt.tools.map((each) => each.name).join(", "),
+      text: JSON.stringify(prompt.tools, null, 2),
+    });
   return found;
 }
 
@@ -136,7 +184,13 @@ function Context({ turns }: { turns: readonly Turn[] }) {
       what="part"
       rows={found}
       text={(each) => `${each.kind} ${each.text}`}
-      empty={error ? `The context is not available: ${error.message}` : turn ? "Reading what the model was shown." : "No turn yet: an agent reads the thread when its turn starts."}
+      empty={
+        error
+          ? `The context is not available: ${error.message}`
+          : turn
+            ? "Reading what the model was shown."
+            : "No turn yet: an agent reads the thread when its turn starts."
+      }
       aside={turn && <Tokens turn={turn.id} />}
     >
       {(rows) => (
@@ -155,9 +209,22 @@ function Context({ turns }: { turns: readonly Turn[] }) {
             </select>
           </div>
           {rows.map((each) => (
-            <Payload key={`${turn?.id} ${each.id}`} title={<span className="chip">{each.kind}</span>} preview={each.preview} text={each.text} name={`run-${turn?.id}-${each.kind}.txt`} />
+            <Payload
+              key={`${turn?.id} ${each.id}`}
+              title={<span className="chip">{each.kind}</span>}
+              preview={each.preview}
+              text={each.text}
+              name={`run-${turn?.id}-${each.kind}.txt`}
+            />
           ))}
-          {whole && rows.length === found.length && <Payload title="As one text" preview="as the model was sent it" text={whole} name={`run-${turn?.id}-context.txt`} />}
+          {whole && rows.length === found.length && (
+            <Payload
+              title="As one text"
+              preview="as the model was sent it"
+              text={whole}
+              name={`run-${turn?.id}-context.txt`}
+            />
+          )}
         </div>
       )}
     </Filtered>
@@ -173,7 +240,13 @@ function Tokens({ turn }: { turn: string }) {
 }
 
 /** The run states by the words of this page. */
-const WORDS: Partial<Record<Turn["state"], string>> = { pending: "starts", running: "is writing", waiting_retry: "retries", waiting_approval: "waits for approval", needs_review: "outcome unknown" };
+const WORDS: Partial<Record<Turn["state"], string>> = {
+  pending: "starts",
+  running: "is writing",
+  waiting_retry: "retries",
+  waiting_approval: "waits for approval",
+  needs_review: "outcome unknown",
+};
 const OPEN = new Set(["pending", "running", "waiting_approval", "waiting_retry", "needs_review"]);
 
 interface Process {
@@ -189,12 +262,23 @@ function processesOf(agents: readonly Member[], turns: readonly Turn[]): Process
     return { id: open?.id ?? agent.name, agent: agent.name, turn: open };
   });
   const shown = new Set(now.map((each) => each.id));
-  return [...now, ...turns.filter((each) => !shown.has(each.id)).map((turn) => ({ id: turn.id, agent: turn.agent, turn }))];
+  return [
+    ...now,
+    ...turns.filter((each) => !shown.has(each.id)).map((turn) => ({ id: turn.id, agent: turn.agent, turn })),
+  ];
 }
 
 function Processes({ rows: all }: { rows: readonly Process[] }) {
   return (
-    <Filtered title="Processes" what="process" rows={all} text={(each) => `${each.agent} ${each.turn ? `${each.turn.state} ${WORDS[each.turn.state] ?? ""} ${each.turn.what ?? ""} run ${each.turn.id}` : "waits for events"}`} empty="No agents in this thread.">
+    <Filtered
+      title="Processes"
+      what="process"
+      rows={all}
+      text={(each) =>
+        `${each.agent} ${each.turn ? `${each.turn.state} ${WORDS[each.turn.state] ?? ""} ${each.turn.what ?? ""} run ${each.turn.id}` : "waits for events"}`
+      }
+      empty="No agents in this thread."
+    >
       {(rows) => (
         <div className="list" tabIndex={0} role="group" aria-label="Processes">
           <table>
@@ -210,10 +294,12 @@ function Processes({ rows: all }: { rows: readonly Process[] }) {
                   <td className="num">
                     {each.turn && (
                       <>
-                        <Link to="/runs/$run" params={{ run: each.turn.id } as never}>
+                        <Link to="/runs/$run" params={{ run: each.turn.id }}>
                           run {each.turn.id}
                         </Link>
-                        <p className="muted">{each.turn.cost !== null && Number(each.turn.tokens) ? money(each.turn.cost) : null}</p>
+                        <p className="muted">
+                          {each.turn.cost !== null && Number(each.turn.tokens) ? money(each.turn.cost) : null}
+                        </p>
                       </>
                     )}
                   </td>
@@ -232,7 +318,10 @@ function Doing({ process: { turn } }: { process: Process }) {
   const isRetry = turn.state === "waiting_retry" && turn.next_attempt_at;
   return (
     <>
-      <State state={badge(turn.state)} word={turn.kind === "summary" && turn.state === "running" ? "summarizes" : (WORDS[turn.state] ?? turn.state)} />{" "}
+      <State
+        state={badge(turn.state)}
+        word={turn.kind === "summary" && turn.state === "running" ? "summarizes" : (WORDS[turn.state] ?? turn.state)}
+      />{" "}
       {turn.finished_at && (
         <span className="muted nowrap">
           <Time at={turn.finished_at} short />

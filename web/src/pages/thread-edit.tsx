@@ -1,15 +1,14 @@
 /** Edit a thread: its title, members, invitation and state. */
 import { useNavigate } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { type SubmitEvent, useState } from "react";
 
 import { mutate } from "../data/mutate";
 import { useSession } from "../data/session";
-import { listShape, type Member, type Thread, threadShape, titleOf, useCandidates } from "../data/threads";
+import { invitation, listShape, type Member, type Thread, threadShape, titleOf, useCandidates } from "../data/threads";
 import { Initial } from "../parts/avatar";
 import { Confirm, Dialog } from "../parts/confirm";
 import { Copy } from "../parts/copy";
 import { toast, toastProblem } from "../parts/toast";
-import { invitation } from "./thread-chat";
 
 interface EditProps {
   thread: Thread;
@@ -29,7 +28,10 @@ export function EditThread({ thread, members, onClose }: EditProps) {
         await mutate("leave_thread", { thread: thread.id }, [listShape(), threadShape("thread", thread.id)]);
         onClose();
         await navigate({ to: "/threads" });
-      } else await mutate("remove_member", { thread: thread.id, name: member.name }, [threadShape("thread_members", thread.id)]);
+      } else
+        await mutate("remove_member", { thread: thread.id, name: member.name }, [
+          threadShape("thread_members", thread.id),
+        ]);
     } catch (error) {
       toastProblem(error);
     }
@@ -40,7 +42,8 @@ export function EditThread({ thread, members, onClose }: EditProps) {
         <li key={each.name}>
           <Initial name={each.name} isAgent={each.kind === "agent"} />
           <span className="clip grow">
-            {each.name} <span className="muted">{[each.name === me ? "you" : "", each.role].filter(Boolean).join(", ")}</span>
+            {each.name}{" "}
+            <span className="muted">{[each.name === me ? "you" : "", each.role].filter(Boolean).join(", ")}</span>
           </span>
           {each.name === me ? (
             <button type="button" className="btn small" onClick={() => setLeaving(each)}>
@@ -48,7 +51,12 @@ export function EditThread({ thread, members, onClose }: EditProps) {
             </button>
           ) : (
             thread.can_manage && (
-              <button type="button" className="btn small danger" aria-label={`Remove ${each.name}`} onClick={() => setLeaving(each)}>
+              <button
+                type="button"
+                className="btn small danger"
+                aria-label={`Remove ${each.name}`}
+                onClick={() => setLeaving(each)}
+              >
                 Remove
               </button>
             )
@@ -103,7 +111,9 @@ export function EditThread({ thread, members, onClose }: EditProps) {
           onClose={() => setLeaving(null)}
         >
           <p className="soft">
-            {leaving.kind === "agent" ? "Its turn is cancelled, and it takes part no more. What it said stays." : "What was said stays. The invitation lets one join again."}
+            {leaving.kind === "agent"
+              ? "Its turn is cancelled, and it takes part no more. What it said stays."
+              : "What was said stays. The invitation lets one join again."}
           </p>
         </Confirm>
       )}
@@ -114,7 +124,7 @@ export function EditThread({ thread, members, onClose }: EditProps) {
 function Title({ thread }: { thread: Thread }) {
   const [title, setTitle] = useState(thread.title);
   const [isSending, setSending] = useState(false);
-  const save = async (event: FormEvent) => {
+  const save = async (event: SubmitEvent) => {
     event.preventDefault();
     setSending(true);
     try {
@@ -131,7 +141,13 @@ function Title({ thread }: { thread: Thread }) {
         Title
       </label>
       <div className="row">
-        <input id="title" type="text" maxLength={200} value={title} onChange={(event) => setTitle(event.target.value)} />
+        <input
+          id="title"
+          type="text"
+          maxLength={200}
+          value={title}
+          onChange={(event) => setTitle(event.target.value)}
+        />
         <button className="btn" type="submit" disabled={isSending || !title.trim() || title.trim() === thread.title}>
           {isSending ? "Sending" : "Rename"}
         </button>
@@ -145,7 +161,7 @@ function Add({ thread }: { thread: Thread }) {
   const [name, setName] = useState("");
   const [isSending, setSending] = useState(false);
   const found = rows?.find((each) => each.name === name.trim());
-  const add = async (event: FormEvent) => {
+  const add = async (event: SubmitEvent) => {
     event.preventDefault();
     if (!found) return;
     setSending(true);
@@ -164,7 +180,16 @@ function Add({ thread }: { thread: Thread }) {
         Add a person or an agent
       </label>
       <div className="row">
-        <input id="member" type="text" list="candidates" autoComplete="off" spellCheck={false} placeholder="Name" value={name} onChange={(event) => setName(event.target.value)} />
+        <input
+          id="member"
+          type="text"
+          list="candidates"
+          autoComplete="off"
+          spellCheck={false}
+          placeholder="Name"
+          value={name}
+          onChange={(event) => setName(event.target.value)}
+        />
         <datalist id="candidates">
           {rows?.map((each) => (
             <option key={each.name} value={each.name}>
@@ -204,22 +229,42 @@ function States({ thread }: { thread: Thread }) {
       <h3>State: {thread.state}</h3>
       <div className="row wrap">
         {is("active") && (
-          <button type="button" className="btn small" disabled={isSending} onClick={change("pause", "Paused: agents take no turns.")}>
+          <button
+            type="button"
+            className="btn small"
+            disabled={isSending}
+            onClick={change("pause", "Paused: agents take no turns.")}
+          >
             Pause
           </button>
         )}
         {!is("active") && (
-          <button type="button" className="btn small" disabled={isSending} onClick={change("resume", "Resumed the thread.")}>
+          <button
+            type="button"
+            className="btn small"
+            disabled={isSending}
+            onClick={change("resume", "Resumed the thread.")}
+          >
             Resume
           </button>
         )}
         {!is("completed") && !is("archived") && (
-          <button type="button" className="btn small" disabled={isSending} onClick={change("complete", "Marked as completed; a message continues it.")}>
+          <button
+            type="button"
+            className="btn small"
+            disabled={isSending}
+            onClick={change("complete", "Marked as completed; a message continues it.")}
+          >
             Complete
           </button>
         )}
         {!is("archived") && (
-          <button type="button" className="btn small" disabled={isSending} onClick={change("archive", "Archived: nothing can be posted until it is resumed.")}>
+          <button
+            type="button"
+            className="btn small"
+            disabled={isSending}
+            onClick={change("archive", "Archived: nothing can be posted until it is resumed.")}
+          >
             Archive
           </button>
         )}

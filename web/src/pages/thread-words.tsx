@@ -1,4 +1,5 @@
 /** What an event says, for people. */
+import { textOf } from "../data/exact";
 import type { ThreadEvent, ThreadRow } from "../data/threads";
 
 const ACTIONS: Record<string, string> = {
@@ -19,7 +20,11 @@ const ACTIONS: Record<string, string> = {
   saved: "saved an artifact",
   role_given: "gave a role",
 };
-const INJECTED: Record<string, string> = { system: "gave the agents an instruction", context: "gave the agents data", override: "replaced the instructions of the agents" };
+const INJECTED: Record<string, string> = {
+  system: "gave the agents an instruction",
+  context: "gave the agents data",
+  override: "replaced the instructions of the agents",
+};
 
 /** What happened to a thread: you created the thread. */
 export function happened(event: ThreadEvent, me: string | undefined): string {
@@ -41,4 +46,5 @@ export function brief({ type, author, text }: Pick<ThreadRow, "type" | "author" 
   return type === "tool_result" ? `${author} got an answer of ${text}` : `${author}: ${text}`;
 }
 
-export const callId = (event: ThreadEvent): string => String((event.type === "tool_use" ? event.data.id : event.data.tool_use_id) ?? event.id);
+export const callId = (event: ThreadEvent): string =>
+  textOf((event.type === "tool_use" ? event.data.id : event.data.tool_use_id) ?? event.id);

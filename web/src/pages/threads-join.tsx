@@ -1,9 +1,9 @@
 /** Where an invitation leads: join, then the thread. */
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 
 import { mutate } from "../data/mutate";
-import { Refused } from "../data/request";
+import { Refused, refused } from "../data/request";
 import { useSession } from "../data/session";
 import { useThread } from "../data/threads";
 import { useTitle } from "../frame/title";
@@ -13,10 +13,18 @@ import { Absent } from "./missing";
 
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-export default function Join() {
+export default function Join(): ReactNode {
   useTitle("Join a thread");
-  const { thread = "" } = useSearch({ strict: false }) as { thread?: string };
-  if (!ID.test(thread)) return <Absent text="This invitation is incomplete." detail="Copy the whole link: it ends with the ID of the thread." to="/threads" action="Open threads" />;
+  const { thread = "" } = useSearch({ from: "/signed-in/join" });
+  if (!ID.test(thread))
+    return (
+      <Absent
+        text="This invitation is incomplete."
+        detail="Copy the whole link: it ends with the ID of the thread."
+        to="/threads"
+        action="Open threads"
+      />
+    );
   return <Invited id={thread.toLowerCase()} />;
 }
 
@@ -28,15 +36,15 @@ function Invited({ id }: { id: string }) {
   const navigate = useNavigate();
   const isMember = rows[0]?.is_member ?? false;
   useEffect(() => {
-    if (isMember) void navigate({ to: "/threads/$thread", params: { thread: id } as never, replace: true });
+    if (isMember) void navigate({ to: "/threads/$thread", params: { thread: id }, replace: true });
   }, [isMember, id, navigate]);
   const join = async () => {
     setSending(true);
     try {
       await mutate("join_thread", { thread: id });
-      await navigate({ to: "/threads/$thread", params: { thread: id } as never, replace: true });
+      await navigate({ to: "/threads/$thread", params: { thread: id }, replace: true });
     } catch (error) {
-      setProblem(error as Refused);
+      setProblem(refused(error));
       setSending(false);
     }
   };

@@ -1,10 +1,19 @@
 /** Threads: the list at the left, the chat, the computer beside it. */
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { type ReactNode, type SubmitEvent, useState } from "react";
 
 import { mutate } from "../data/mutate";
 import { useSession } from "../data/session";
-import { listShape, titleOf, type ThreadRow, useBusy, useCandidates, useMembers, useThread, useThreads } from "../data/threads";
+import {
+  listShape,
+  titleOf,
+  type ThreadRow,
+  useBusy,
+  useCandidates,
+  useMembers,
+  useThread,
+  useThreads,
+} from "../data/threads";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { Dialog } from "../parts/confirm";
@@ -17,19 +26,11 @@ import { Chat } from "./thread-chat";
 import { Computer } from "./thread-computer";
 import { brief } from "./thread-words";
 
-export interface ThreadSearch {
-  /** Part of the computer. */
-  tab?: string | undefined;
-  /** `computer`: what a small screen shows. */
-  view?: string | undefined;
-  archived?: string | undefined;
-}
-
 const WIDE = "(min-width: 1280px)"; // the list has its column
 
-export default function Threads() {
-  const { thread } = useParams({ strict: false }) as { thread?: string };
-  const search = useSearch({ strict: false }) as ThreadSearch;
+export default function Threads(): ReactNode {
+  const { thread } = useParams({ strict: false });
+  const search = useSearch({ strict: false });
   const isArchived = search.archived === "yes";
   const { rows, isLoading } = useThreads(isArchived);
   const session = useSession();
@@ -37,13 +38,18 @@ export default function Threads() {
   const navigate = useNavigate();
   const id = thread ?? (matchMedia(WIDE).matches ? rows[0]?.id : undefined);
   const at = rows.findIndex((row) => row.id === id);
-  const open = (row: ThreadRow | undefined) => row && void navigate({ to: "/threads/$thread", params: { thread: row.id } as never, search: search as never });
+  const open = (row: ThreadRow | undefined) =>
+    row && void navigate({ to: "/threads/$thread", params: { thread: row.id }, search });
   useTitle("Threads");
-  useKeys({ j: () => open(rows[at + 1]), k: () => open(rows[Math.max(at - 1, 0)]), n: () => (session?.can_post ? setNew(true) : false) });
+  useKeys({
+    j: () => open(rows[at + 1]),
+    k: () => open(rows[Math.max(at - 1, 0)]),
+    n: () => (session?.can_post ? setNew(true) : false),
+  });
   return (
     <div className={`threadcols ${thread ? (search.view === "computer" ? "at-computer" : "at-chat") : "at-list"}`}>
-      <List rows={rows} isLoading={isLoading} isArchived={isArchived} current={id} search={search} onNew={() => setNew(true)} />
-      {id ? <Shown key={id} id={id} search={search} /> : <None isLoading={isLoading} isEmpty={rows.length === 0} />}
+      <List rows={rows} isLoading={isLoading} isArchived={isArchived} current={id} onNew={() => setNew(true)} />
+      {id ? <Shown key={id} id={id} /> : <None isLoading={isLoading} isEmpty={rows.length === 0} />}
       {isNew && <NewThread onClose={() => setNew(false)} />}
     </div>
   );
@@ -54,11 +60,11 @@ interface ListProps {
   isLoading: boolean;
   isArchived: boolean;
   current: string | undefined;
-  search: ThreadSearch;
   onNew: () => void;
 }
 
-function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps) {
+function List({ rows, isLoading, isArchived, current, onNew }: ListProps) {
+  const search = useSearch({ strict: false });
   const busy = useBusy();
   const canPost = useSession()?.can_post;
   const Heading = current ? "h2" : "h1"; // else the thread's title is the page's
@@ -70,7 +76,13 @@ function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps
         <div className="top">
           <Heading>{isArchived ? "Archived threads" : "Threads"}</Heading>
           {canPost && (
-            <button className="btn quiet small icon" type="button" aria-label="New thread" title="New thread (n)" onClick={onNew}>
+            <button
+              className="btn quiet small icon"
+              type="button"
+              aria-label="New thread"
+              title="New thread (n)"
+              onClick={onNew}
+            >
               <Icon name="plus" />
             </button>
           )}
@@ -79,12 +91,23 @@ function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps
       {isLoading ? (
         <Skeleton label="Threads are loading" />
       ) : rows.length === 0 ? (
-        <EmptyBody title={isArchived ? "No archived thread" : "No threads yet"} command={isArchived ? undefined : "walagent talk --agent NAME"}>
+        <EmptyBody
+          title={isArchived ? "No archived thread" : "No threads yet"}
+          command={isArchived ? undefined : "walagent talk --agent NAME"}
+        >
           {isArchived ? "Threads that are archived appear here." : "A thread is a conversation of people and agents."}
         </EmptyBody>
       ) : (
         rows.map((row) => (
-          <Link key={row.id} className="item" to="/threads/$thread" params={{ thread: row.id } as never} search={{ archived: search.archived, tab: search.tab } as never} activeProps={{}} aria-current={row.id === current || undefined}>
+          <Link
+            key={row.id}
+            className="item"
+            to="/threads/$thread"
+            params={{ thread: row.id }}
+            search={{ archived: search.archived, tab: search.tab }}
+            activeProps={{}}
+            aria-current={row.id === current || undefined}
+          >
             <span className="top">
               <span className={`clip${row.is_mine ? " strong" : ""}`}>{titleOf(row)}</span>
               <span className="muted nowrap">
@@ -95,7 +118,7 @@ function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps
           </Link>
         ))
       )}
-      <Link className="item muted" to="/threads" search={{ archived: isArchived ? undefined : "yes" } as never} activeProps={{}}>
+      <Link className="item muted" to="/threads" search={{ archived: isArchived ? undefined : "yes" }} activeProps={{}}>
         {isArchived ? "Open threads" : "Archived threads"}
       </Link>
     </aside>
@@ -108,7 +131,7 @@ function said(row: ThreadRow, writing: readonly string[] | undefined): string {
   return brief(row);
 }
 
-function Shown({ id, search }: { id: string; search: ThreadSearch }) {
+function Shown({ id }: { id: string }) {
   const { rows, isLoading } = useThread(id);
   const members = useMembers(id);
   const thread = rows[0];
@@ -116,19 +139,32 @@ function Shown({ id, search }: { id: string; search: ThreadSearch }) {
   if (!thread)
     return (
       <section className="chat none" aria-busy={isLoading || undefined}>
-        {isLoading ? <Skeleton rows={6} label="The thread is loading" /> : <Absent text="This thread does not exist, or you are no member of it." detail="Ask a member for the invitation: its link lets you join." to="/threads" action="Open threads" />}
+        {isLoading ? (
+          <Skeleton rows={6} label="The thread is loading" />
+        ) : (
+          <Absent
+            text="This thread does not exist, or you are no member of it."
+            detail="Ask a member for the invitation: its link lets you join."
+            to="/threads"
+            action="Open threads"
+          />
+        )}
       </section>
     );
   return (
     <>
-      <Chat thread={thread} members={members.rows} search={search} />
-      <Computer thread={thread} members={members.rows} search={search} />
+      <Chat thread={thread} members={members.rows} />
+      <Computer thread={thread} members={members.rows} />
     </>
   );
 }
 
 function None({ isLoading, isEmpty }: { isLoading: boolean; isEmpty: boolean }) {
-  return <section className="chat none hide-m">{!isLoading && isEmpty && <p className="muted">Start a thread, or follow an invitation.</p>}</section>;
+  return (
+    <section className="chat none hide-m">
+      {!isLoading && isEmpty && <p className="muted">Start a thread, or follow an invitation.</p>}
+    </section>
+  );
 }
 
 function NewThread({ onClose }: { onClose: () => void }) {
@@ -138,14 +174,14 @@ function NewThread({ onClose }: { onClose: () => void }) {
   const [isSending, setSending] = useState(false);
   const navigate = useNavigate();
   const agents = (rows ?? []).filter((each) => each.kind === "agent");
-  const create = async (event: FormEvent) => {
+  const create = async (event: SubmitEvent) => {
     event.preventDefault();
     setSending(true);
     const id = crypto.randomUUID();
     try {
       await mutate("open_thread", { title: title.trim(), members: chosen, id }, [listShape()]);
       onClose();
-      await navigate({ to: "/threads/$thread", params: { thread: id } as never });
+      await navigate({ to: "/threads/$thread", params: { thread: id } });
     } catch (error) {
       toastProblem(error);
       setSending(false);
@@ -170,7 +206,13 @@ function NewThread({ onClose }: { onClose: () => void }) {
       <form id="new-thread" className="body stack" onSubmit={create}>
         <label className="field">
           Title
-          <input type="text" maxLength={200} value={title} autoFocus onChange={(event) => setTitle(event.target.value)} />
+          <input
+            type="text"
+            maxLength={200}
+            value={title}
+            autoFocus
+            onChange={(event) => setTitle(event.target.value)}
+          />
         </label>
         <fieldset className="stack tight">
           <legend>Agents</legend>
@@ -179,10 +221,15 @@ function NewThread({ onClose }: { onClose: () => void }) {
               <input
                 type="checkbox"
                 checked={chosen.includes(each.name)}
-                onChange={(event) => setChosen((now) => (event.target.checked ? [...now, each.name] : now.filter((name) => name !== each.name)))}
+                onChange={(event) =>
+                  setChosen((now) =>
+                    event.target.checked ? [...now, each.name] : now.filter((name) => name !== each.name),
+                  )
+                }
               />
               <span>
-                {each.name} {!each.takes_turns && <span className="muted">is not attached to threads: it takes no turns</span>}
+                {each.name}{" "}
+                {!each.takes_turns && <span className="muted">is not attached to threads: it takes no turns</span>}
               </span>
             </label>
           ))}

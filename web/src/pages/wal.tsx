@@ -1,7 +1,8 @@
 /** WAL: the slot, how far it is read, what it retains, gaps and workers. */
+import type { ReactNode } from "react";
 import { Link } from "@tanstack/react-router";
 
-import { bytes, clock, duration, number, tableName, tablePath } from "../data/format";
+import { bytes, clock, duration, number, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useHome, useThroughput } from "../data/runs";
 import { useZone } from "../data/zone";
@@ -80,7 +81,7 @@ interface WorkerRow {
   running: number;
 }
 
-export default function Wal() {
+export default function Wal(): ReactNode {
   useTitle("WAL");
   const { rows, error, again } = useQueryOnce<WalRow>("wal", {}, { every: 3_000 });
   const home = useHome().rows?.[0];
@@ -90,10 +91,16 @@ export default function Wal() {
     <>
       <div className="head">
         <h1>WAL</h1>
-        {first && <State state={first.active ? "healthy" : "unready"} word={first.active ? "checkpoint advances" : "no reader"} />}
+        {first && (
+          <State
+            state={first.active ? "healthy" : "unready"}
+            word={first.active ? "checkpoint advances" : "no reader"}
+          />
+        )}
         {first?.reader && (
           <p>
-            The reader <code>{first.reader}</code> is {home?.lag_seconds != null && `${duration(home.lag_seconds * 1_000)} and `}
+            The reader <code>{first.reader}</code> is{" "}
+            {home?.lag_seconds != null && `${duration(home.lag_seconds * 1_000)} and `}
             {bytes(first.lag)} behind the server.
           </p>
         )}
@@ -175,7 +182,8 @@ function Slot({ row }: { row: WalRow }) {
           <dl className="kv">
             <dt>Retained</dt>
             <dd>
-              {row.retained === null ? "no slot" : bytes(row.retained)} {row.keep_size !== "-1" && (
+              {row.retained === null ? "no slot" : bytes(row.retained)}{" "}
+              {row.keep_size !== "-1" && (
                 <>
                   of {row.keep_size.replace(/(\d)([kMGT]?B)$/, "$1 $2")} <code>max_slot_wal_keep_size</code>
                 </>
@@ -184,7 +192,11 @@ function Slot({ row }: { row: WalRow }) {
             <dt>wal_status</dt>
             <dd className="mono">{row.wal_status ?? "none"}</dd>
             <dt>Safe</dt>
-            <dd>{row.safe_wal_size === null ? "without limit: max_slot_wal_keep_size is -1" : `${bytes(row.safe_wal_size)} more before the slot is lost`}</dd>
+            <dd>
+              {row.safe_wal_size === null
+                ? "without limit: max_slot_wal_keep_size is -1"
+                : `${bytes(row.safe_wal_size)} more before the slot is lost`}
+            </dd>
           </dl>
           <dl className="kv">
             <dt>Checkpoint</dt>
@@ -244,10 +256,12 @@ const [START, END, ROOM] = [10, 1_110, 200];
 function Ruler({ row }: { row: WalRow }) {
   const from = position(row.restart_lsn);
   const until = Math.max(position(row.current), from + 1);
-  const at = (lsn: string | null) => START + Math.min(Math.max((position(lsn) - from) / (until - from), 0), 1) * (END - START);
+  const at = (lsn: string | null) =>
+    START + Math.min(Math.max((position(lsn) - from) / (until - from), 0), 1) * (END - START);
   const confirmed = at(row.confirmed);
   const checkpoint = Math.max(at(row.checkpoint), confirmed);
-  const beside = (x: number, toTheLeft: boolean) => (toTheLeft ? ({ x: x - 4, textAnchor: "end" } as const) : ({ x: x + 4, textAnchor: "start" } as const));
+  const beside = (x: number, toTheLeft: boolean) =>
+    toTheLeft ? ({ x: x - 4, textAnchor: "end" } as const) : ({ x: x + 4, textAnchor: "start" } as const);
   const parts: [string, number, number][] = [
     ["f-idle", START, confirmed],
     ["f-accent", confirmed, checkpoint],
@@ -263,9 +277,16 @@ function Ruler({ row }: { row: WalRow }) {
           aria-label={`WAL from ${row.restart_lsn}: confirmed to ${row.confirmed}, ingested to ${row.checkpoint}, written to ${row.current}; ${bytes(row.lag)} not confirmed`}
         >
           <rect className="f-track" x={START} y="26" width={END - START} height="14" rx="2" />
-          {parts.map(([ink, left, right]) => right > left && <rect key={ink} className={ink} x={left} y="26" width={right - left} height="14" />)}
+          {parts.map(
+            ([ink, left, right]) =>
+              right > left && <rect key={ink} className={ink} x={left} y="26" width={right - left} height="14" />,
+          )}
           {[START, confirmed, checkpoint, END].map((x, i) => (
-            <path key={i} className="axis" d={`M${x} ${i === 0 || i === 3 ? 18 : 26}V${[48, 68, confirmed > ROOM ? 90 : 48, 48][i]}`} />
+            <path
+              key={i}
+              className="axis"
+              d={`M${x} ${i === 0 || i === 3 ? 18 : 26}V${[48, 68, confirmed > ROOM ? 90 : 48, 48][i]}`}
+            />
           ))}
           <text x={START} y="12">
             <tspan className="strong">restart_lsn</tspan> {row.restart_lsn}
@@ -292,13 +313,20 @@ function Lag() {
   const lags = (rows ?? []).flatMap((row) => row.lag_ms ?? []);
   const most = Math.max(0, ...lags);
   return (
-    <Panel title="Reader lag" aside={<span className="muted">last hour, ms from commit to ingestion</span>} end={lags.length > 0 && <span className="muted">at most {duration(most)}</span>} flush>
+    <Panel
+      title="Reader lag"
+      aside={<span className="muted">last hour, ms from commit to ingestion</span>}
+      end={lags.length > 0 && <span className="muted">at most {duration(most)}</span>}
+      flush
+    >
       {error && !rows ? (
         <Problem error={error} again={again} />
       ) : rows === null ? (
         <Skeleton rows={3} />
       ) : lags.length === 0 ? (
-        <EmptyBody title="No run in the last hour">The longest time from the commit of a change to its ingestion is drawn here for each minute.</EmptyBody>
+        <EmptyBody title="No run in the last hour">
+          The longest time from the commit of a change to its ingestion is drawn here for each minute.
+        </EmptyBody>
       ) : (
         <div className="body">
           <LineChart
@@ -312,7 +340,13 @@ function Lag() {
   );
 }
 
-const ROLES: Record<ReaderRow["role"], string> = { reader: "reader", sync: "walagent sync", tail: "walagent tail", standby: "standby", other: "other slot" };
+const ROLES: Record<ReaderRow["role"], string> = {
+  reader: "reader",
+  sync: "walagent sync",
+  tail: "walagent tail",
+  standby: "standby",
+  other: "other slot",
+};
 
 function Readers() {
   const { rows, error, again } = useQueryOnce<ReaderRow>("readers", {}, { every: 5_000 });
@@ -351,9 +385,23 @@ function Readers() {
                 </>
               ),
             },
-            { title: "State", className: "inline nowrap", cell: (row) => (row.wal_status === "lost" ? <State state="failed" word="lost" /> : <State state={row.active ? "reading" : "unread"} />) },
+            {
+              title: "State",
+              className: "inline nowrap",
+              cell: (row) =>
+                row.wal_status === "lost" ? (
+                  <State state="failed" word="lost" />
+                ) : (
+                  <State state={row.active ? "reading" : "unread"} />
+                ),
+            },
             { title: "Behind", label: "Behind", className: "num inline nowrap", cell: (row) => bytes(row.lag) },
-            { title: "Retained", label: "Retained", className: "num inline nowrap", cell: (row) => bytes(row.retained) },
+            {
+              title: "Retained",
+              label: "Retained",
+              className: "num inline nowrap",
+              cell: (row) => bytes(row.retained),
+            },
           ]}
         />
       )}
@@ -370,7 +418,13 @@ function Publication() {
     <Panel
       title="Publication"
       id="publication"
-      aside={rows && <span className="muted">{tables.length === 1 ? "1 table with agents" : `${tables.length} tables with agents`}</span>}
+      aside={
+        rows && (
+          <span className="muted">
+            {tables.length === 1 ? "1 table with agents" : `${tables.length} tables with agents`}
+          </span>
+        )
+      }
       foot={own.length > 0 ? `Also of walagent, for this page and walagent sync: ${own.join(", ")}.` : undefined}
       flush
     >
@@ -395,7 +449,7 @@ function Publication() {
                 row.is_own ? (
                   row.relation
                 ) : (
-                  <Link className="plain" to={tablePath(row.relation)}>
+                  <Link className="plain" to="/tables/$table" params={{ table: row.relation }}>
                     {tableName(row.relation)}
                   </Link>
                 ),
@@ -411,7 +465,12 @@ function Publication() {
 }
 
 function Changes({ row }: { row: PublishedRow }) {
-  const sent = [row.inserts && "INSERT", row.updates && "UPDATE", row.deletes && "DELETE", row.truncates && "TRUNCATE"].filter((each) => each !== false);
+  const sent = [
+    row.inserts && "INSERT",
+    row.updates && "UPDATE",
+    row.deletes && "DELETE",
+    row.truncates && "TRUNCATE",
+  ].filter((each) => each !== false);
   return (
     <span className="row wrap">
       {sent.map((each) => (
@@ -431,18 +490,34 @@ function Gaps() {
       {rows === null ? (
         <Skeleton rows={1} />
       ) : rows.length === 0 ? (
-        <EmptyBody title="No gap">If WAL is lost before it is read, its range is recorded here with what was done about it.</EmptyBody>
+        <EmptyBody title="No gap">
+          If WAL is lost before it is read, its range is recorded here with what was done about it.
+        </EmptyBody>
       ) : (
         <Table<GapRow>
           label="Gaps"
           rows={rows}
           rowKey={(row) => row.id}
           columns={[
-            { title: "State", className: "inline", cell: (row) => (row.resolved_at ? <State state="done" word="resolved" /> : <State state="review" word="open" />) },
+            {
+              title: "State",
+              className: "inline",
+              cell: (row) =>
+                row.resolved_at ? <State state="done" word="resolved" /> : <State state="review" word="open" />,
+            },
             { title: "From", className: "mono inline", cell: (row) => row.from_lsn },
             { title: "To", className: "mono inline", cell: (row) => row.to_lsn ?? "unknown" },
             { title: "Reason", cell: (row) => row.reason },
-            { title: "What was done", className: "hide-s", cell: (row) => (row.resolved_at ? `${row.resolution ?? ""}${row.resolved_by ? ` by ${row.resolved_by}` : ""}` : <code>walagent resync</code>) },
+            {
+              title: "What was done",
+              className: "hide-s",
+              cell: (row) =>
+                row.resolved_at ? (
+                  `${row.resolution ?? ""}${row.resolved_by ? ` by ${row.resolved_by}` : ""}`
+                ) : (
+                  <code>walagent resync</code>
+                ),
+            },
             { title: "Found", label: "Found", className: "num nowrap", cell: (row) => <Time at={row.found_at} /> },
           ]}
         />
@@ -468,7 +543,12 @@ function Workers() {
           rowKey={(row) => row.name}
           columns={[
             { title: "Worker", className: "mono", cell: (row) => row.name },
-            { title: "State", className: "inline", cell: (row) => (row.is_working ? <State state="active" word="working" /> : <State state="paused" word="not seen" />) },
+            {
+              title: "State",
+              className: "inline",
+              cell: (row) =>
+                row.is_working ? <State state="active" word="working" /> : <State state="paused" word="not seen" />,
+            },
             { title: "Version", className: "hide-s", cell: (row) => row.version },
             { title: "Slots", label: "Slots", className: "num inline", cell: (row) => number(row.slots) },
             { title: "Running", label: "Running", className: "num inline", cell: (row) => number(row.running) },

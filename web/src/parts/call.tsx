@@ -1,7 +1,17 @@
 import { Exact } from "../data/exact";
 
 /** A call as SQL would write it, with every argument in full. */
-export function Call({ tool, args, className, note }: { tool: string; args: Record<string, unknown> | null; className: string; note?: string }) {
+export function Call({
+  tool,
+  args,
+  className,
+  note,
+}: {
+  tool: string;
+  args: Record<string, unknown> | null;
+  className: string;
+  note?: string;
+}) {
   const given = Object.entries(args ?? {});
   return (
     <div className={className} tabIndex={0} role="group" aria-label="Call">
@@ -12,13 +22,21 @@ export function Call({ tool, args, className, note }: { tool: string; args: Reco
           {name} =&gt; <Literal value={value} />
         </span>
       ))}
-      ){note && <span className="cm">   -- {note}</span>}
+      ){note && <span className="cm"> -- {note}</span>}
     </div>
   );
 }
 
 /** The same from texts, as the database wrote them. */
-export function ExactCall({ tool, args, className }: { tool: string; args: readonly { name: string; text: string; kind: string }[]; className: string }) {
+export function ExactCall({
+  tool,
+  args,
+  className,
+}: {
+  tool: string;
+  args: readonly { name: string; text: string; kind: string }[];
+  className: string;
+}) {
   return (
     <div className={className} tabIndex={0} role="group" aria-label="Call">
       {tool}(
@@ -43,6 +61,11 @@ export function Literal({ value }: { value: unknown }) {
   if (value === null || value === undefined) return <span className="null-v">NULL</span>;
   if (value instanceof Exact) return <span className="nv">{value.text}</span>;
   if (typeof value === "number" || typeof value === "boolean") return <span className="nv">{String(value)}</span>;
-  if (typeof value === "string") return /^-?\d+(\.\d+)?$/.test(value) ? <span className="nv">{value}</span> : <span className="sv">'{value.replaceAll("'", "''")}'</span>;
+  if (typeof value === "string")
+    return /^-?\d+(\.\d+)?$/.test(value) ? (
+      <span className="nv">{value}</span>
+    ) : (
+      <span className="sv">'{value.replaceAll("'", "''")}'</span>
+    );
   return <span className="sv">'{JSON.stringify(value)}'</span>;
 }

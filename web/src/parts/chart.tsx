@@ -1,4 +1,5 @@
 /** Small charts as our own SVG: bars and lines over the same labels. */
+import { axis, path, price } from "../data/axes";
 import { count, money } from "../data/format";
 import { isNarrow } from "../data/local";
 
@@ -22,21 +23,6 @@ interface ChartProps {
 }
 
 const [LEFT, TOP, BOTTOM] = [42, 10, 102];
-
-/** The end of an axis that reads well, and its step: a whole number, except in dollars. */
-export function axis(most: number, dollars = false): { top: number; step: number } {
-  if (most <= 0) return { top: 2, step: 1 };
-  const rough = dollars ? most / 2 : Math.max(most / 2, 1);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough && (dollars || Number.isInteger(n))) ?? 10 * power;
-  return { top: Math.max(step * Math.ceil(most / step), step), step };
-}
-
-/** $0.005, $0.05, $25: as many digits as the step of the axis needs. */
-function price(value: number, step: number): string {
-  const digits = [0, 2, 3, 4, 5].find((n) => Math.abs(step * 10 ** n - Math.round(step * 10 ** n)) < 1e-6) ?? 6;
-  return `$${value.toFixed(digits)}`;
-}
 
 interface AxesProps {
   top: number;
@@ -63,7 +49,12 @@ function Axes({ top, step, labels, left, width: right, dollars }: AxesProps) {
         </g>
       ))}
       {ticks.map((i, n) => (
-        <text key={i} x={left + 2 + (i / (labels.length - 1)) * (right - left - 4)} y={118} textAnchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}>
+        <text
+          key={i}
+          x={left + 2 + (i / (labels.length - 1)) * (right - left - 4)}
+          y={118}
+          textAnchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}
+        >
           {labels[i]}
         </text>
       ))}
@@ -93,7 +84,16 @@ export function StackedBars({ label, labels, series, width: wide = 640, dollars 
             {series.map((each) => {
               const size = height(each.values[i] ?? 0);
               at -= size;
-              return size > 0 ? <rect key={each.ink} className={`f-${each.ink}`} x={left + 2 + i * width} y={at} width={Math.max(width - 2, 1)} height={size} /> : null;
+              return size > 0 ? (
+                <rect
+                  key={each.ink}
+                  className={`f-${each.ink}`}
+                  x={left + 2 + i * width}
+                  y={at}
+                  width={Math.max(width - 2, 1)}
+                  height={size}
+                />
+              ) : null;
             })}
           </g>
         );
@@ -114,17 +114,4 @@ export function LineChart({ label, labels, series, width: right = 640 }: ChartPr
       ))}
     </svg>
   );
-}
-
-/** A line that is broken where there is no value; a value alone is a short stroke. */
-function path(values: readonly (number | null)[], x: (i: number) => number, y: (value: number) => number): string {
-  const pieces: string[] = [];
-  values.forEach((value, i) => {
-    if (value === null) return;
-    const before = i > 0 ? values[i - 1] : null;
-    const after = i + 1 < values.length ? values[i + 1] : null;
-    pieces.push(`${before == null ? "M" : "L"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`);
-    if (before == null && after == null) pieces.push("m-5 0h5");
-  });
-  return pieces.join(" ");
 }

@@ -63,7 +63,17 @@ export function Log({ count, children }: { count: number; children: ReactNode })
   );
 }
 
-export function Unsent({ avatar, name, message, onAgain }: { avatar: ReactNode; name: string; message: Sending; onAgain: () => void }) {
+export function Unsent({
+  avatar,
+  name,
+  message,
+  onAgain,
+}: {
+  avatar: ReactNode;
+  name: string;
+  message: Sending;
+  onAgain: () => void;
+}) {
   return (
     <article className="msg mine">
       {avatar}
@@ -122,10 +132,22 @@ export function Composer({ onSend, most = 4_000, children }: ComposerProps) {
       <label className="vh" htmlFor="message">
         Message
       </label>
-      <textarea id="message" ref={area} rows={2} maxLength={most} placeholder="Write to the thread" value={text} onChange={(event) => setText(event.target.value)} onKeyDown={pressed} />
+      <textarea
+        id="message"
+        ref={area}
+        rows={2}
+        maxLength={most}
+        placeholder="Write to the thread"
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={pressed}
+      />
       <div className="row">
         <span className="muted">
-          <kbd>↵</kbd> send<span className="hide-s">, <kbd>⇧↵</kbd> new line</span>
+          <kbd>↵</kbd> send
+          <span className="hide-s">
+            , <kbd>⇧↵</kbd> new line
+          </span>
         </span>
         <span className="end row">
           {children}

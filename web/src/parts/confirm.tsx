@@ -18,6 +18,7 @@ export function Dialog({ title, children, foot, onClose, className = "" }: Dialo
     return () => shown?.close();
   }, []);
   return (
+    // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-noninteractive-element-interactions -- a click beside it; Escape is a cancel event
     <dialog
       ref={dialog}
       className={`panel pop ${className}`}
@@ -52,7 +53,16 @@ interface ConfirmProps {
 }
 
 /** Ask before what spends money, ends runs or touches more than one. */
-export function Confirm({ title, action, keep = "Keep as it is", danger, typed, children, onConfirm, onClose }: ConfirmProps) {
+export function Confirm({
+  title,
+  action,
+  keep = "Keep as it is",
+  danger,
+  typed,
+  children,
+  onConfirm,
+  onClose,
+}: ConfirmProps) {
   const [text, setText] = useState("");
   const [isSending, setSending] = useState(false);
   const go = async () => {
@@ -70,7 +80,12 @@ export function Confirm({ title, action, keep = "Keep as it is", danger, typed, 
       onClose={onClose}
       foot={
         <>
-          <button type="button" className={`btn ${danger ? "danger" : "primary"}`} disabled={isSending || (typed !== undefined && text !== typed)} onClick={go}>
+          <button
+            type="button"
+            className={`btn ${danger ? "danger" : "primary"}`}
+            disabled={isSending || (typed !== undefined && text !== typed)}
+            onClick={go}
+          >
             {isSending ? "Sending" : action}
           </button>
           <button type="button" className="btn quiet" onClick={onClose}>
@@ -86,7 +101,13 @@ export function Confirm({ title, action, keep = "Keep as it is", danger, typed, 
             <span>
               Type <code>{typed}</code> to confirm
             </span>
-            <input type="text" value={text} onChange={(event) => setText(event.target.value)} autoComplete="off" spellCheck={false} />
+            <input
+              type="text"
+              value={text}
+              onChange={(event) => setText(event.target.value)}
+              autoComplete="off"
+              spellCheck={false}
+            />
           </label>
         )}
       </div>

@@ -18,12 +18,23 @@ function copyBySelection(text: string): boolean {
   area.className = "vh";
   document.body.append(area);
   area.select();
+  // eslint-disable-next-line @typescript-eslint/no-deprecated -- nothing else copies without the clipboard API
   const done = document.execCommand("copy");
   area.remove();
   return done;
 }
 
-export function Copy({ text, label = "Copy", className = "copy", icon = "copy" }: { text: string | (() => string); label?: string; className?: string; icon?: IconName }) {
+export function Copy({
+  text,
+  label = "Copy",
+  className = "copy",
+  icon = "copy",
+}: {
+  text: string | (() => string);
+  label?: string;
+  className?: string;
+  icon?: IconName;
+}) {
   const [said, say] = useState<string | null>(null);
   const go = async () => {
     say((await copy(typeof text === "function" ? text() : text)) ? "Copied" : "Not copied");

@@ -1,5 +1,5 @@
 /** The decision about a call: approve, edit, reject with a reason; or the answer to a question. */
-import { type FormEvent, useRef, useState } from "react";
+import { type SubmitEvent, useRef, useState } from "react";
 
 import { useAway } from "../frame/connection";
 import { mutate } from "../data/mutate";
@@ -32,9 +32,9 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
   const [isMissing, setMissing] = useState(false);
   const [edited, setEdited] = useState<string | null>(null);
   const [sending, setSending] = useState<Sending>(null);
-  const since = useRef(Date.now());
+  const [since] = useState(Date.now);
   const field = useRef<HTMLInputElement>(null);
-  const wasRead = () => Date.now() - since.current >= READ && document.visibilityState === "visible";
+  const wasRead = () => Date.now() - since >= READ && document.visibilityState === "visible";
 
   const send = async (how: Exclude<Sending, null>, name: string, args: object, said: string) => {
     if (sending) return;
@@ -44,7 +44,8 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
       toast(said, { state: how === "reject" ? "rejected" : "approved" });
       done();
     } catch (error) {
-      if (error instanceof Refused && error.status === 409) toast(<>Not decided: {error.message}</>, { state: "failed" });
+      if (error instanceof Refused && error.status === 409)
+        toast(<>Not decided: {error.message}</>, { state: "failed" });
       else toastProblem(error);
       again();
     }
@@ -67,7 +68,12 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
       return;
     }
     // As it was written: parsed, a large number would be rounded.
-    void send("edit", "approve_edited", { arguments: edited }, `Approved ${row.tool} of run ${row.run_id} with other arguments.`);
+    void send(
+      "edit",
+      "approve_edited",
+      { arguments: edited },
+      `Approved ${row.tool} of run ${row.run_id} with other arguments.`,
+    );
   };
   const edit = () => setEdited(row.arguments_text);
   const hint = (key: string) => keys && <kbd>{key}</kbd>;
@@ -80,7 +86,7 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
   const isHeld = useAway() || sending !== null;
   if (!row.can_decide) return <MayNot row={row} me={me} />;
   if (row.is_question) return <Answer row={row} again={again} done={done} />;
-  const submit = (event: FormEvent) => event.preventDefault(); // Enter decides nothing
+  const submit = (event: SubmitEvent) => event.preventDefault(); // Enter decides nothing
   return (
     <form className="decide" aria-label="Decision" onSubmit={submit}>
       {edited !== null && (
@@ -183,7 +189,13 @@ function Answer({ row, again, done }: Omit<DecideProps, "keys">) {
     >
       <label className="field">
         Answer
-        <textarea rows={3} maxLength={8000} value={text} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => event.key === "Enter" && (event.metaKey || event.ctrlKey) && void send()} />
+        <textarea
+          rows={3}
+          maxLength={8000}
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+          onKeyDown={(event) => event.key === "Enter" && (event.metaKey || event.ctrlKey) && void send()}
+        />
       </label>
       <div className="row">
         <button className="btn primary" type="submit" disabled={isSending || !text.trim()}>
@@ -203,7 +215,11 @@ function MayNot({ row, me }: { row: ApprovalDetail; me: string | undefined }) {
       <div className="stack tight">
         <div className="row">
           <Icon name="lock" />
-          <b className="strong">{isFourEyes ? "You started this run, so another person must decide." : "You may read approvals, not decide them."}</b>
+          <b className="strong">
+            {isFourEyes
+              ? "You started this run, so another person must decide."
+              : "You may read approvals, not decide them."}
+          </b>
         </div>
         {!isFourEyes && (
           <>

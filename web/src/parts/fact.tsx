@@ -16,7 +16,16 @@ interface FactItemProps {
 const tone = (confidence: number) => (confidence >= 0.8 ? "ok" : confidence >= 0.5 ? "person" : "failed");
 const level = (confidence: number) => (confidence >= 0.8 ? "high" : confidence >= 0.5 ? "medium" : "low");
 
-export function FactItem({ subject, isAgent = false, predicate, object, category, confidence, disputed, saidBy }: FactItemProps) {
+export function FactItem({
+  subject,
+  isAgent = false,
+  predicate,
+  object,
+  category,
+  confidence,
+  disputed,
+  saidBy,
+}: FactItemProps) {
   return (
     <li title={`${level(confidence)} confidence, ${category}`}>
       <span className={`st st-${tone(confidence)} bare`}>
@@ -24,8 +33,10 @@ export function FactItem({ subject, isAgent = false, predicate, object, category
         <span className="vh">{level(confidence)} confidence</span>
       </span>
       <span>
-        <span className={`chip ${isAgent ? "agent" : "person"}`}>{subject}</span> {predicate} <b className="strong">{object}</b>{" "}
-        {saidBy && saidBy !== subject && <span className="chip">said by {saidBy}</span>} {disputed && <span className="chip">disputed</span>}
+        <span className={`chip ${isAgent ? "agent" : "person"}`}>{subject}</span> {predicate}{" "}
+        <b className="strong">{object}</b>{" "}
+        {saidBy && saidBy !== subject && <span className="chip">said by {saidBy}</span>}{" "}
+        {disputed && <span className="chip">disputed</span>}
       </span>
       <span className="muted">{confidence.toFixed(2)}</span>
     </li>

@@ -2,19 +2,22 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
+import { line } from "../data/axes";
+import type { Address } from "./address";
+
 type Ink = "accent" | "ok" | "running" | "person" | "retry" | "failed" | "idle";
 
-/** The path of a line through *values* in a box, past those that are missing; the largest value touches the top. */
-export function line(values: readonly (number | null)[], width: number, height: number, top = 3): string {
-  const most = Math.max(...values.map((value) => value ?? 0), 1e-9);
-  const step = values.length > 1 ? width / (values.length - 1) : 0;
-  const bottom = height - 2;
-  const points = values.flatMap((value, i) => (value === null ? [] : `${(i * step).toFixed(1)} ${(bottom - (value / most) * (bottom - top)).toFixed(1)}`));
-  if (points.length === 1) return `M${points[0]}h${values.at(-1) === null ? 3 : -3}`; // one value is a stroke
-  return points.map((point, i) => `${i ? "L" : "M"}${point}`).join(" ");
-}
-
-export function Sparkline({ values, ink = "accent", width = 120, height = 26 }: { values: readonly (number | null)[]; ink?: Ink; width?: number; height?: number }) {
+export function Sparkline({
+  values,
+  ink = "accent",
+  width = 120,
+  height = 26,
+}: {
+  values: readonly (number | null)[];
+  ink?: Ink;
+  width?: number;
+  height?: number;
+}) {
   return (
     <svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" aria-hidden="true">
       {values.length > 1 && <path className={`ln s-${ink}`} d={line(values, width, height)} />}
@@ -23,21 +26,50 @@ export function Sparkline({ values, ink = "accent", width = 120, height = 26 }: 
 }
 
 /** Bars of equal width, such as failures by hour. */
-export function Bars({ values, ink = "failed", width = 96, height = 18 }: { values: readonly number[]; ink?: Ink; width?: number; height?: number }) {
+export function Bars({
+  values,
+  ink = "failed",
+  width = 96,
+  height = 18,
+}: {
+  values: readonly number[];
+  ink?: Ink;
+  width?: number;
+  height?: number;
+}) {
   const most = Math.max(...values, 1e-9);
   const each = width / Math.max(values.length, 1);
   return (
     <svg className="spk" viewBox={`0 0 ${width} ${height}`} aria-hidden="true">
       {values.map((value, i) => {
         const size = value ? Math.max((value / most) * (height - 2), 1.5) : 0;
-        return size ? <rect key={i} className={`f-${ink}`} x={i * each} y={height - size} width={Math.max(each - 1, 1)} height={size} /> : null;
+        return size ? (
+          <rect
+            key={i}
+            className={`f-${ink}`}
+            x={i * each}
+            y={height - size}
+            width={Math.max(each - 1, 1)}
+            height={size}
+          />
+        ) : null;
       })}
     </svg>
   );
 }
 
 /** How much of a limit is used. */
-export function Meter({ part, whole, ink = "accent", className }: { part: number; whole: number; ink?: Ink; className?: string }) {
+export function Meter({
+  part,
+  whole,
+  ink = "accent",
+  className,
+}: {
+  part: number;
+  whole: number;
+  ink?: Ink;
+  className?: string;
+}) {
   const width = whole > 0 ? Math.min(part / whole, 1) : 0;
   return className ? (
     <svg className={className} viewBox="0 0 200 6" preserveAspectRatio="none" aria-hidden="true">
@@ -53,8 +85,7 @@ export function Meter({ part, whole, ink = "accent", className }: { part: number
 }
 
 interface FigureProps {
-  to: string;
-  search?: Record<string, unknown>;
+  address: Address;
   label: string;
   aside?: ReactNode;
   value: ReactNode;
@@ -62,9 +93,9 @@ interface FigureProps {
   children?: ReactNode;
 }
 
-export function Figure({ to, search, label, aside, value, small, children }: FigureProps) {
+export function Figure({ address, label, aside, value, small, children }: FigureProps) {
   return (
-    <Link to={to} search={(search ?? {}) as never}>
+    <Link {...address}>
       <span className="label">
         {label}
         {aside && <span className="muted">{aside}</span>}

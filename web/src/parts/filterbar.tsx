@@ -1,21 +1,8 @@
 /** The filter bar: free text and tokens such as `state:failed`, with suggestions. */
 import { type KeyboardEvent, type ReactNode, useId, useRef, useState } from "react";
 
+import { joined, parseTokens, suggest, type Suggestion, type Token } from "../data/filter";
 import { Icon } from "./icon";
-
-export interface Token {
-  name: string;
-  value: string;
-  /** Why it has no effect, such as a column that was dropped: shown struck through. */
-  invalid?: string;
-}
-
-export interface Suggestion {
-  name: string;
-  /** Known values; none: anything. */
-  values?: readonly string[];
-  hint?: string;
-}
 
 interface FilterBarProps {
   label: string;
@@ -28,31 +15,16 @@ interface FilterBarProps {
   onChange: (tokens: readonly Token[], text: string) => void;
 }
 
-/** Split typed text into tokens with a known name, and the rest. */
-export function parseTokens(text: string, known: readonly Suggestion[]): { tokens: Token[]; text: string } {
-  const tokens: Token[] = [];
-  const rest: string[] = [];
-  for (const word of text.split(/\s+/).filter(Boolean)) {
-    const at = word.indexOf(":");
-    const name = word.slice(0, at);
-    if (at > 0 && word.length > at + 1 && known.some((each) => each.name === name)) tokens.push({ name, value: word.slice(at + 1) });
-    else rest.push(word);
-  }
-  return { tokens, text: rest.join(" ") };
-}
-
-/** Add tokens: one of each name, and values of the same name joined. */
-function joined(old: readonly Token[], added: readonly Token[]): Token[] {
-  const found = [...old];
-  for (const token of added) {
-    const at = found.findIndex((each) => each.name === token.name);
-    if (at < 0) found.push(token);
-    else found[at] = { name: token.name, value: [...new Set([...(found[at]?.value.split(",") ?? []), ...token.value.split(",")])].join(",") };
-  }
-  return found;
-}
-
-export function FilterBar({ label, placeholder, tokens = [], text, suggestions = [], end, className = "", onChange }: FilterBarProps) {
+export function FilterBar({
+  label,
+  placeholder,
+  tokens = [],
+  text,
+  suggestions = [],
+  end,
+  className = "",
+  onChange,
+}: FilterBarProps) {
   const [typed, setTyped] = useState(text);
   const [seen, setSeen] = useState(text);
   const [isOpen, setOpen] = useState(false);
@@ -108,7 +80,16 @@ export function FilterBar({ label, placeholder, tokens = [], text, suggestions =
           <span className={`token${token.invalid ? " invalid" : ""}`} key={token.name} title={token.invalid}>
             <b>{token.name}:</b>
             <span>{token.value.replaceAll(",", ", ")}</span>
-            <button type="button" aria-label={`Remove ${token.name}:${token.value}`} onClick={() => onChange(tokens.filter((each) => each.name !== token.name), text)}>
+            <button
+              type="button"
+              aria-label={`Remove ${token.name}:${token.value}`}
+              onClick={() =>
+                onChange(
+                  tokens.filter((each) => each.name !== token.name),
+                  text,
+                )
+              }
+            >
               ×
             </button>
           </span>
@@ -142,7 +123,12 @@ export function FilterBar({ label, placeholder, tokens = [], text, suggestions =
         {end}
         <kbd>/</kbd>
       </div>
-      <ul className={`pop options${options.length ? "" : " none"}`} role="listbox" id={list} aria-label={`${label}, suggestions`}>
+      <ul
+        className={`pop options${options.length ? "" : " none"}`}
+        role="listbox"
+        id={list}
+        aria-label={`${label}, suggestions`}
+      >
         {options.map((option, i) => (
           <li
             key={option}
@@ -155,23 +141,12 @@ export function FilterBar({ label, placeholder, tokens = [], text, suggestions =
             }}
           >
             <code>{option}</code>
-            <span className="muted">{option.endsWith(":") ? suggestions.find((each) => `${each.name}:` === option)?.hint : ""}</span>
+            <span className="muted">
+              {option.endsWith(":") ? suggestions.find((each) => `${each.name}:` === option)?.hint : ""}
+            </span>
           </li>
         ))}
       </ul>
     </div>
   );
-}
-
-/** What the last word could become. */
-function suggest(typed: string, known: readonly Suggestion[]): string[] {
-  const word = typed.split(/\s+/).at(-1) ?? "";
-  const at = word.indexOf(":");
-  if (at < 0) return known.map((each) => `${each.name}:`).filter((each) => each.startsWith(word));
-  const name = word.slice(0, at);
-  const given = word.slice(at + 1);
-  const before = given.includes(",") ? given.slice(0, given.lastIndexOf(",") + 1) : "";
-  const last = given.slice(before.length);
-  const values = known.find((each) => each.name === name)?.values ?? [];
-  return values.filter((each) => each.startsWith(last) && each !== last).slice(0, 12).map((each) => `${name}:${before}${each}`);
 }

@@ -28,7 +28,13 @@ export function Filtered<T>({ title, what, rows, text, empty, aside, children }:
         </span>
       </h3>
       <div className="filter">
-        <input type="search" aria-label={`Filter ${title.toLowerCase()}`} placeholder={`Filter ${title.toLowerCase()}`} value={filter} onChange={(event) => setFilter(event.target.value)} />
+        <input
+          type="search"
+          aria-label={`Filter ${title.toLowerCase()}`}
+          placeholder={`Filter ${title.toLowerCase()}`}
+          value={filter}
+          onChange={(event) => setFilter(event.target.value)}
+        />
       </div>
       {found.length > 0 ? children(found) : <p className="none">{rows.length ? `No ${what} matches.` : empty}</p>}
     </section>

@@ -7,9 +7,27 @@ import { Icon, type IconName } from "./icon";
 
 type Tone = "person" | "failed" | "info" | "ok" | "retry";
 
-const ICONS: Record<Tone, IconName> = { person: "s-approval", failed: "fail", info: "clock", ok: "s-ok", retry: "plug" };
+const ICONS: Record<Tone, IconName> = {
+  person: "s-approval",
+  failed: "fail",
+  info: "clock",
+  ok: "s-ok",
+  retry: "plug",
+};
 
-export function Notice({ tone, icon, children, action, live }: { tone: Tone; icon?: IconName; children: ReactNode; action?: ReactNode; live?: "status" | "alert" }) {
+export function Notice({
+  tone,
+  icon,
+  children,
+  action,
+  live,
+}: {
+  tone: Tone;
+  icon?: IconName;
+  children: ReactNode;
+  action?: ReactNode;
+  live?: "status" | "alert";
+}) {
   return (
     <div className={`notice ${tone}`} role={live}>
       <Icon name={icon ?? ICONS[tone]} />

@@ -1,6 +1,9 @@
 /** What a run is of: the row of its change, or the thread of its turn. */
-import { tableName, tablePath } from "../data/format";
+import { linkOptions } from "@tanstack/react-router";
+
+import { tableName } from "../data/format";
 import type { RunRow } from "../data/runs";
+import type { Address } from "./address";
 
 export type Subject = Pick<RunRow, "relation" | "key" | "thread" | "title"> & { kind?: string };
 
@@ -21,7 +24,9 @@ export function Of({ run, strong = false, quoted = false }: { run: Subject; stro
 }
 
 /** The page of what a run is of. */
-export function pathOf(run: Subject): { to: string; search?: object } | null {
-  if (run.thread) return { to: `/threads/${run.thread}` };
-  return run.relation ? { to: tablePath(run.relation), search: { key: run.key ?? undefined } } : null;
+export function pathOf(run: Subject): Address | null {
+  if (run.thread) return linkOptions({ to: "/threads/$thread", params: { thread: run.thread } });
+  return run.relation
+    ? linkOptions({ to: "/tables/$table", params: { table: run.relation }, search: { key: run.key ?? undefined } })
+    : null;
 }

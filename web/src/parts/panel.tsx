@@ -17,7 +17,18 @@ interface PanelProps {
   busy?: boolean;
 }
 
-export function Panel({ title, aside, end, foot, children, flush = false, label, id, className = "", busy }: PanelProps) {
+export function Panel({
+  title,
+  aside,
+  end,
+  foot,
+  children,
+  flush = false,
+  label,
+  id,
+  className = "",
+  busy,
+}: PanelProps) {
   const heading = useId();
   return (
     <section
@@ -41,7 +52,17 @@ export function Panel({ title, aside, end, foot, children, flush = false, label,
 }
 
 /** What a panel shows when it has nothing: what will appear, and the command that makes it. */
-export function Empty({ title, children, command, action }: { title: string; children?: ReactNode; command?: string; action?: ReactNode }) {
+export function Empty({
+  title,
+  children,
+  command,
+  action,
+}: {
+  title: string;
+  children?: ReactNode;
+  command?: string;
+  action?: ReactNode;
+}) {
   return (
     <section className="panel empty">
       <EmptyBody title={title} command={command} action={action}>
@@ -74,7 +95,6 @@ export function EmptyBody({
     </div>
   );
 }
-
 
 /** A command to run or an SQL statement, with a copy button. */
 export function Command({ text }: { text: string }) {

@@ -1,7 +1,7 @@
 /** Rows, and what changed in them: with + and −, never by color alone. */
 import type { ReactNode } from "react";
 
-import { Exact } from "../data/exact";
+import { textOf } from "../data/exact";
 
 export type Cells = Readonly<Record<string, unknown>>;
 
@@ -20,14 +20,24 @@ export function Blank() {
 export function Cell({ value }: { value: unknown }): ReactNode {
   if (value === null || value === undefined) return <span className="null">NULL</span>;
   if (value === "") return <Blank />;
-  if (value instanceof Exact) return value.text;
   if (value === UNCHANGED) return <span className="null">unchanged</span>;
-  if (typeof value === "object") return JSON.stringify(value);
-  return String(value);
+  return textOf(value);
 }
 
 /** One row: plain, or as inserted or deleted. */
-export function RowTable({ row, kind, marked, label, notes = {} }: { row: Cells; kind?: "insert" | "delete"; marked?: readonly string[]; label?: string; notes?: Readonly<Record<string, ReactNode>> }) {
+export function RowTable({
+  row,
+  kind,
+  marked,
+  label,
+  notes = {},
+}: {
+  row: Cells;
+  kind?: "insert" | "delete";
+  marked?: readonly string[];
+  label?: string;
+  notes?: Readonly<Record<string, ReactNode>>;
+}) {
   const sign = kind === "insert" ? "+ " : kind === "delete" ? "− " : "";
   const className = kind === "insert" ? "now" : kind === "delete" ? "was" : undefined;
   return (
@@ -48,7 +58,17 @@ export function RowTable({ row, kind, marked, label, notes = {} }: { row: Cells;
 }
 
 /** Before and after; columns that did not change are left out if *changedOnly*. */
-export function RowDiff({ title, before, after, changedOnly = true }: { title: ReactNode; before: Cells | null; after: Cells | null; changedOnly?: boolean }) {
+export function RowDiff({
+  title,
+  before,
+  after,
+  changedOnly = true,
+}: {
+  title: ReactNode;
+  before: Cells | null;
+  after: Cells | null;
+  changedOnly?: boolean;
+}) {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   const changed = (name: string) => JSON.stringify(before?.[name] ?? null) !== JSON.stringify(after?.[name] ?? null);
   const shown = changedOnly && before && after ? names.filter(changed) : names;
@@ -65,8 +85,12 @@ export function RowDiff({ title, before, after, changedOnly = true }: { title: R
         {shown.map((name) => (
           <tr key={name}>
             <td>{name}</td>
-            <td className={before && changed(name) ? "was" : undefined}>{before && name in before ? <Cell value={before[name]} /> : ""}</td>
-            <td className={after && changed(name) ? "now" : undefined}>{after && name in after ? <Cell value={after[name]} /> : ""}</td>
+            <td className={before && changed(name) ? "was" : undefined}>
+              {before && name in before ? <Cell value={before[name]} /> : ""}
+            </td>
+            <td className={after && changed(name) ? "now" : undefined}>
+              {after && name in after ? <Cell value={after[name]} /> : ""}
+            </td>
           </tr>
         ))}
       </tbody>

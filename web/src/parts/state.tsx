@@ -51,7 +51,17 @@ export function look(state: string): Look {
 }
 
 /** A badge; `word` replaces the state's own, such as `backfill 40 %`. */
-export function State({ state, long = false, word, bare = false }: { state: string; long?: boolean; word?: string; bare?: boolean }) {
+export function State({
+  state,
+  long = false,
+  word,
+  bare = false,
+}: {
+  state: string;
+  long?: boolean;
+  word?: string;
+  bare?: boolean;
+}) {
   const found = look(state);
   return (
     <span className={`st st-${found.tone}${bare ? " bare" : ""}`}>

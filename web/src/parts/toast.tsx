@@ -22,7 +22,10 @@ function set(next: readonly Toast[]): void {
 }
 
 /** Show a toast; return what removes it. */
-export function toast(text: ReactNode, options: { state?: string; action?: Toast["action"]; stays?: boolean } = {}): () => void {
+export function toast(
+  text: ReactNode,
+  options: { state?: string; action?: Toast["action"]; stays?: boolean } = {},
+): () => void {
   const id = ++last;
   const remove = () => set(toasts.filter((each) => each.id !== id));
   const made: Toast = { id, state: options.state ?? "done", text };

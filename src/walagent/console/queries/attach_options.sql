@@ -1,5 +1,5 @@
 -- key: login
--- The login of the caller, the roles that its agents can run as, and tools; no row for who may attach nothing.
+-- The login of the caller, the roles that its agents can run as, and tools; no row for a login that may attach nothing.
 select x.login,
        array(select r.rolname::text from pg_catalog.pg_roles r
               where pg_has_role(x.login, r.oid, 'member') and (r.rolname = x.login or r.rolname !~ '^(pg_|walagent_)')

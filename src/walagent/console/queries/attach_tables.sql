@@ -1,5 +1,5 @@
 -- key: relation
--- Tables of which the login of the caller can read columns, with these; none for who may attach nothing.
+-- Tables of which the login of the caller can read columns, with these; none for a login that may attach nothing.
 select format('%%I.%%I', n.nspname, c.relname) as relation,
        array(select a.attname::text from pg_catalog.pg_attribute a
               where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and has_column_privilege(x.login, c.oid, a.attnum, 'select')

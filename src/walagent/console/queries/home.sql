@@ -43,6 +43,6 @@ select (select coalesce(sum(runs), 0)::bigint from today) as runs_today,
        (select coalesce(jsonb_agg(p.text), '[]')
           from (select 'No process reads the WAL' as text where not exists (select from reader where active)
                 union all
-                select count(*) || ' gaps wait for a decision: walagent resync' from agent.gap where resolved_at is null having count(*) > 0) p) as problems,
+                select count(*) || ' gaps wait for a decision: walagent wal resync' from agent.gap where resolved_at is null having count(*) > 0) p) as problems,
        (select jsonb_agg(runs order by b) from buckets) as runs_spark,
        (select jsonb_agg(failed order by b) from buckets) as failed_spark

@@ -1,5 +1,5 @@
 -- key: slot
--- What reads the WAL of this database from a slot: the reader, walagent sync and tail, and standbys.
+-- What reads the WAL of this database from a slot: the reader, walagent serve sync and tail, and standbys.
 select s.slot_name::text as slot, s.temporary,
        case when c.slot is not null then 'reader'
             when s.temporary and s.slot_name ~ '^walagent_(sync|tail)_' then split_part(s.slot_name, '_', 2)

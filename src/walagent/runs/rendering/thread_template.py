@@ -1,9 +1,9 @@
 """Render a context from a template, in a process of its own.
 
-A template is written by who attaches the agent, who may be of another tenant than others that
-this worker serves: so it is rendered in Jinja's sandbox, in a process without the environment of
-the worker, with limits of time and memory.  Everything that a template prints is escaped, so no
-text of a user can write a tag or begin a line; there is no way to print it raw.
+A template is written by the role that attaches the agent, which may be of another tenant than
+others that this worker serves: so it is rendered in Jinja's sandbox, in a process without the
+environment of the worker, with limits of time and memory.  Everything that a template prints is
+escaped, so no text of a user can write a tag or begin a line; there is no way to print it raw.
 """
 
 import asyncio

@@ -33,7 +33,7 @@ async def read_applied(conn: Connection) -> dict[str, Applied] | None:
         raise PreconditionError(
             'schema "agent" was created by an unreleased version and cannot be upgraded',
             hint="Save the rows that you need with pg_dump --data-only --schema agent, run"
-            " walagent uninstall and walagent init, and attach the agents again.",
+            " walagent database uninstall and walagent init, and attach the agents again.",
         )
     if not has_list:
         return None if has_schema else {}

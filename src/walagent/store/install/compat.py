@@ -13,7 +13,7 @@ _SCHEMAS = (
     "select nspname, obj_description(oid, 'pg_namespace') from pg_namespace"
     " where nspname like 'aos\\_%'"
 )
-OURS = "walagent compat pgagentos"  # the comment of each schema
+OURS = "walagent database pgagentos"  # the comment of each schema
 
 
 async def install_pgagentos(conn: Connection) -> None:

@@ -14,7 +14,7 @@ async def check_database(conn: Connection) -> str:
     """Return the identity of the database.
 
     Raises (as a PostgreSQL error, see `store.errors`):
-        PreconditionError: it is a copy; a person decides with `walagent adopt`.
+        PreconditionError: it is a copy; a person decides with `walagent database adopt`.
     """
     row = await (await conn.execute("select agent_internal.check_database()")).fetchone()
     return row[0] if row else ""

@@ -21,7 +21,7 @@ class Head:
     digest: str
 
     def __str__(self) -> str:
-        """Return what `walagent audit verify --head` takes."""
+        """Return what `walagent tenants audit verify --head` takes."""
         return f"{self.number}:{self.digest}"
 
 

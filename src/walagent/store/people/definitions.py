@@ -126,7 +126,7 @@ async def grant_tool(
     if not seen[0]:
         raise ConfigError(
             f'no tool, tool of an agent or function is called "{tool}"',
-            hint="Use walagent tool list to list tools.",
+            hint="Use walagent agents tools list to list tools.",
         )
     await conn.execute(
         "insert into agent.role_tool (role, tool, allowed)"

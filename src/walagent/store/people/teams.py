@@ -1,4 +1,4 @@
-"""Teams, for people: what `walagent team` lists."""
+"""Teams, for people: what `walagent threads teams` lists."""
 
 from typing import Any, Final
 

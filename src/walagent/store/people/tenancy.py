@@ -34,7 +34,7 @@ async def check_tenant(conn: Connection, name: str | None) -> None:
     if not seen.rowcount:
         raise ConfigError(
             f'tenant "{name}" does not exist, or you cannot see it',
-            hint="Use walagent tenant list to list them.",
+            hint="Use walagent tenants list to list them.",
         )
 
 

@@ -94,7 +94,7 @@ async def find(conn: Connection, thread: UUID) -> Row:
     if found is None:
         raise ConfigError(
             f"thread {thread} does not exist, or you are not a member of it",
-            hint="Use walagent thread list to list yours.",
+            hint="Use walagent threads list to list yours.",
         )
     return found
 

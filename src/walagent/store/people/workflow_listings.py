@@ -114,7 +114,8 @@ async def workflow_state(conn: Connection, run: int) -> list[Row]:
     known = "select from agent.run where id = %(run)s and kind = 'node'"
     if not found and not (await conn.execute(known, {"run": run})).rowcount:
         raise ConfigError(
-            f"run {run} is not a run of a workflow", hint="Use walagent workflow runs to list them."
+            f"run {run} is not a run of a workflow",
+            hint="Use walagent workflows runs to list them.",
         )
     return found
 

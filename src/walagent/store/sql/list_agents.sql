@@ -15,6 +15,7 @@ select g.name as agent,
             when v.active_from is null then 'waits for the reader'
             else 'active' end as state,
        a.paused_reason,
+       a.paused_by::text as paused_by,  -- null if walagent paused it
        coalesce(r.pending, 0) as pending,
        coalesce(r.running, 0) as running,
        coalesce(r.waiting, 0) as waiting,

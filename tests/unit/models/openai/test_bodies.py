@@ -178,7 +178,7 @@ def test_without_tools_nothing_is_said_of_them() -> None:
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & body.keys()
 
 
-def test_the_o_models_are_not_told_of_parallel_calls() -> None:
+def test_the_o_models_get_no_setting_for_parallel_calls() -> None:
     """They refuse the field."""
     spec = ModelSpec("m", "openai", "o3-mini")
     assert "parallel_tool_calls" not in body_of(request(parallel_calls=False), spec, official=True)

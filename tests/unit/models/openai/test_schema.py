@@ -108,7 +108,7 @@ def test_a_tool_that_is_not_there_cannot_be_forced() -> None:
         body_of(request(ToolChoice("named", "nope")), SPEC, official=False)
 
 
-def test_tools_are_told_in_words_and_not_as_tools() -> None:
+def test_tools_are_described_in_words_and_not_as_tools() -> None:
     """The server would ignore them, or answer 500."""
     body = body_of(request(), SPEC, official=False)
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & body.keys()

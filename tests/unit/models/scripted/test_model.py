@@ -187,7 +187,9 @@ replies:
         ("usage: {tokens: 1}", "unknown key 'tokens'"),
     ],
 )
-def test_a_file_that_is_no_script_is_told_where(tmp_path: Path, text: str, complaint: str) -> None:
+def test_a_file_that_is_not_a_script_is_reported_with_its_place(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
     """And what would be right there."""
     path = tmp_path / "script.yaml"
     path.write_text(text)

@@ -1,0 +1,1 @@
+"""The commands for documents and memories."""

@@ -1,0 +1,34 @@
+"""`walagent why`: why a row has a run, or none."""
+
+import asyncio
+from dataclasses import asdict
+
+import click
+
+from walagent.cli.session import Where, open_session, where_options
+from walagent.cli.terminal.output import json_option, print_json, print_wrapped
+from walagent.explain.facts import Explanation, explain, sentences
+
+
+@click.command("why")
+@click.argument("table")
+@click.argument("key")
+@json_option()
+@where_options
+def why_(where: Where, table: str, key: str, *, as_json: bool) -> None:
+    """Explain why the row of TABLE with primary key KEY has a run, or none.
+
+    Separate the values of a multicolumn key with commas.
+    """
+    session = open_session(where)
+
+    async def explained() -> Explanation:
+        async with session.connection() as conn:
+            return await explain(conn, session.config, table, key)
+
+    explanation = asyncio.run(explained())
+    if as_json:
+        print_json(asdict(explanation))
+        return
+    for sentence in sentences(explanation):
+        print_wrapped(sentence)

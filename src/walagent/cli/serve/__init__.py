@@ -1,0 +1,1 @@
+"""The processes: the daemon, workers, servers and examples."""

@@ -1,0 +1,201 @@
+"""`walagent status`: how an installation is doing, on one screen."""
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from walagent.cli.exit_codes import PERSON
+from walagent.cli.session import CliSession, Where, open_session, slot_option, where_options
+from walagent.cli.terminal.output import json_option, print_json, print_wrapped
+from walagent.cli.terminal.table import Dollars, age
+from walagent.config.base import in_bytes
+from walagent.doctor.finding import Finding, Severity
+from walagent.doctor.replication import check_gaps, check_slot
+from walagent.store import checkpoint as checkpoints
+from walagent.store import status
+from walagent.store.people import listings
+from walagent.store.people.listings import Found
+from walagent.wal.slots import inspect_slot
+
+_TITLE: Final = 9  # characters of the column of titles
+_SHOWN: Final = 5  # paused attachments, and budgets
+_ACT: Final = ("waiting_approval", "needs_review")  # states in which a run waits for a person
+
+
+@click.command("status")
+@json_option()
+@where_options
+@slot_option
+def status_(where: Where, *, as_json: bool) -> None:
+    """Show reader, lag, retained WAL, queue, what waits, what is paused, and the cost of today.
+
+    The exit code is 3 if a person must act: nobody reads the slot, a gap or the slot needs
+    recovery, walagent paused an attachment, or a run waits for an approval or a review.
+    """
+    found = asyncio.run(_read(open_session(where)))
+    if as_json:
+        print_json(found)
+    else:
+        for line, color in _lines(found, datetime.now(UTC)):
+            print_wrapped(line, hang=0 if line.startswith(" ") else _TITLE, color=color)
+    if found["act"]:
+        sys.exit(PERSON)
+
+
+async def _read(session: CliSession) -> Found:
+    """Read everything in one connection, by the statements of lists and checks."""
+    settings = session.config.replication
+    async with session.connection() as conn:
+        shown = await status.show_status(conn, settings.slot)
+        backlog = await status.read_backlog(conn, settings.slot)
+        kept = await status.read_kept(conn, backlog.end)
+        queued = await status.oldest_queued(conn)
+        approvals = (await status.read_status(conn, settings.slot)).approvals
+        slot = await inspect_slot(conn, settings.slot)
+        checkpoint = await checkpoints.read_checkpoint(conn, settings.slot)
+        budgets = [row for row in await listings.list_budgets(conn) if row["waiting"]]
+        attached = await listings.list_agents(conn)
+        gaps = await listings.list_gaps(conn)
+        database = conn.info.dbname
+    runs: dict[str, int] = shown["runs"] or {}
+    findings = [*check_slot(session.config, database, slot, checkpoint), *check_gaps(gaps)]
+    problems = [each for each in findings if each.level is Severity.PROBLEM]
+    reader = None
+    if shown["reader_pid"] is not None:
+        reader = {
+            "name": shown["reader"],
+            "pid": shown["reader_pid"],
+            "since": shown["reading_since"],
+        }
+    paused = [row for row in attached if row["state"] == "paused"]
+    broken = [row for row in paused if row["paused_reason"] and not row["paused_by"]]
+    waiting = {"approvals": approvals, "reviews": runs.get("needs_review", 0)}
+    return {
+        "act": bool(problems or reader is None or any(waiting.values()) or broken),
+        "problems": [_document(each) for each in problems],
+        "reader": reader,
+        "workers": shown["workers"],
+        "lag": {"bytes": backlog.behind, "seconds": shown["late"]},
+        "wal": {
+            "slot": settings.slot,
+            "retained": backlog.retained if backlog.restart else None,
+            "alarm": settings.alarm_bytes,
+            "limit": kept.limit,
+        },
+        "queue": {
+            "pending": runs.get("pending", 0),
+            "running": runs.get("running", 0),
+            "waiting": sum(
+                n for state, n in runs.items() if state.startswith("waiting") or state in _ACT
+            ),
+            "oldest": queued or None,
+        },
+        "waiting": waiting | {"budgets": budgets},
+        "paused": [
+            {"attachment": row["attachment"], "reason": row["paused_reason"]}
+            | {name: row[name] for name in ("paused_by", "pending", "waiting")}
+            for row in paused
+        ],
+        "today": {
+            "runs": shown["runs_today"],
+            "failed": shown["failed_today"],
+            "cost": shown["cost_today"],
+        },
+    }
+
+
+def _document(finding: Finding) -> dict[str, str]:
+    return {"text": finding.text, "fix": finding.fix}
+
+
+def _lines(found: Found, now: datetime) -> Iterator[tuple[str, str | None]]:
+    """Yield the lines of the screen: titles in one column, each with the color of its state."""
+    reader, wal, queue = found["reader"], found["wal"], found["queue"]
+    if reader is None:
+        exists = wal["retained"] is not None
+        why = "start walagent run" if exists else f'slot "{wal["slot"]}" does not exist'
+        yield _line("reader", f"none: {why}"), "red"
+    else:
+        since = f", since {age(reader['since'], now)}" if reader["since"] else ""
+        yield _line("reader", f"{reader['name']} (PID {reader['pid']}{since})"), "green"
+    yield _line("lag", _lag(found["lag"])), None
+    yield from _wal(wal)
+    oldest = f"; the oldest waits for {_seconds(queue['oldest'])}" if queue["oldest"] else ""
+    counts = ", ".join(f"{queue[name]} {name}" for name in ("pending", "running", "waiting"))
+    workers = f" ({found['workers']} worker{'' if found['workers'] == 1 else 's'})"
+    yield _line("queue", f"{counts}{oldest}{workers}"), None
+    yield from _waiting(found["waiting"], now)
+    yield from _paused(found["paused"])
+    today = found["today"]
+    cost = "cost unknown" if today["cost"] is None else f"$ {Dollars(today['cost'])}"
+    failed = f", {today['failed']} failed" if today["failed"] else ""
+    yield _line("today", f"{today['runs']} runs{failed}; {cost}"), None
+    for problem in found["problems"]:
+        yield _line("problem", f"{problem['text']}: {problem['fix']}"), "red"
+
+
+def _line(title: str, text: str) -> str:
+    return f"{title.ljust(_TITLE)}{text}"
+
+
+def _lag(lag: Mapping[str, Any]) -> str:
+    seconds = lag["seconds"]
+    late = "" if seconds is None else f"; runs start {_seconds(seconds)} after the commit"
+    return f"{in_bytes(lag['bytes'])}{late}"
+
+
+def _seconds(count: float) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if count >= 2 * size:
+            return f"{count / size:.0f} {unit}"
+    return f"{count:.0f} s" if count >= 10 else f"{count:.2g} s"  # noqa: PLR2004 - two digits
+
+
+def _wal(wal: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    if wal["retained"] is None:
+        yield _line("wal", "nothing retained: run walagent init to create the slot"), None
+        return
+    limits = [
+        f"{name} at {in_bytes(wal[key])}"
+        for key, name in (("alarm", "alarm"), ("limit", "limit"))
+        if wal[key]
+    ]
+    alarming = wal["alarm"] is not None and wal["retained"] > wal["alarm"]
+    kept = f"{in_bytes(wal['retained'])} retained by slot {wal['slot']}"
+    yield (
+        _line("wal", f"{kept} ({', '.join(limits)})" if limits else kept),
+        ("yellow" if alarming else None),
+    )
+
+
+def _waiting(waiting: Mapping[str, Any], now: datetime) -> Iterator[tuple[str, str | None]]:
+    parts = list[str]()
+    if count := waiting["approvals"]:
+        parts.append(f"{count} approval{'s' if count > 1 else ''}: walagent approvals list")
+    if count := waiting["reviews"]:
+        command = "walagent runs list --state needs_review"
+        parts.append(f"{count} review{'s' if count > 1 else ''}: {command}")
+    for row in waiting["budgets"][:_SHOWN]:
+        reset = f", which resets {age(row['resets_at'], now)}" if row["resets_at"] else ""
+        parts.append(f"{row['waiting']} runs for budget {row['name']}{reset}")
+    yield from _titled("waits", parts, "yellow")
+
+
+def _paused(paused: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None]]:
+    parts = [
+        f"{row['attachment']} ({row['pending']} pending): {row['reason'] or 'no reason given'}"
+        for row in paused[:_SHOWN]
+    ]
+    if more := len(paused) - _SHOWN:
+        parts += [f"{more} more: walagent agents list"] if more > 0 else []
+    yield from _titled("paused", parts, "yellow")
+
+
+def _titled(title: str, parts: Sequence[str], color: str) -> Iterator[tuple[str, str | None]]:
+    """Yield a line for each part, with the title on the first; without any, "nothing"."""
+    for n, part in enumerate(parts or ["nothing"]):
+        yield _line("" if n else title, part), color if parts and not n else None

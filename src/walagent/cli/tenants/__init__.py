@@ -1,0 +1,1 @@
+"""The commands for tenants, their principals, tokens and policies, and the audit."""

@@ -1,0 +1,1 @@
+"""How results look: output, tables, progress, charts and pipes."""

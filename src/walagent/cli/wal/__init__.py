@@ -1,0 +1,1 @@
+"""The commands for the WAL: changes, gaps and the slot."""

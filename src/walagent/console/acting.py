@@ -1,0 +1,89 @@
+"""Transactions of the principals who ask: as which role, with which limits, how many at once."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
+
+from psycopg import AsyncConnection
+from psycopg.sql import SQL, Identifier
+
+from walagent.console.offer import Engine
+from walagent.console.own import Caller
+from walagent.console.sessions import act_as, acting_role
+from walagent.console.statements import read_rows
+from walagent.domain.tenant import Actor
+from walagent.http.exchange import RefusedError
+from walagent.http.signed_tokens import FindIdentity
+from walagent.message import Json
+from walagent.store.sessions.acting import identity_of_token
+
+# Compiling the policies of all tables that a query reads takes seconds.
+_LOCAL: Final = b"set local statement_timeout = '20s'; set local jit = off"
+_CONCURRENT: Final = 6  # statements; shapes need connections, too
+
+
+class Acting:
+    """Opens transactions of principals.
+
+    Args:
+        find: finds the identity of a token.
+    """
+
+    def __init__(self, engine: Engine, find: FindIdentity = identity_of_token) -> None:
+        self.find = find
+        self._engine = engine
+        self._free = asyncio.Semaphore(_CONCURRENT)
+        self._role: list[str | None] = []  # once it is known
+        self._role_lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
+        """Use a connection of the daemon's login, of a few at once."""
+        async with self._free, self._engine.connection() as conn:
+            yield conn
+
+    async def caller(self, token: str, scope: str) -> tuple[Caller, Json]:
+        """Return whose token it is, and the time.
+
+        Raises:
+            RefusedError: the token lacks the scope.
+        """
+        async with self.transaction(token) as conn:
+            found = await read_rows(
+                conn,
+                "select i.tenant, i.principal::text, to_jsonb(i.scopes) as scopes, now() as now,"
+                " agent.has_scope(%(scope)s) as has from agent_internal.identity() as i",
+                {"scope": scope},
+            )
+        row = found[0]
+        if row["tenant"] is None or row["principal"] is None:
+            raise RefusedError(401, "nobody is signed in")
+        if not row["has"]:
+            raise RefusedError(403, f"the token lacks the scope {scope}", "42501")
+        scopes = cast("list[str]", row["scopes"])
+        actor = Actor(str(row["tenant"]), str(row["principal"]))
+        return Caller(actor, tuple(scopes)), row["now"]
+
+    @asynccontextmanager
+    async def transaction(
+        self, token: str, *, writes: bool = False
+    ) -> AsyncGenerator[AsyncConnection[Any]]:
+        """Open a transaction of the principal of a token."""
+        async with self.connection() as conn:
+            role = await self.role_of(conn)
+            async with conn.transaction():
+                if not writes:
+                    await conn.execute("set transaction isolation level repeatable read read only")
+                await conn.execute(_LOCAL)
+                await act_as(conn, token, find=self.find)
+                if role is not None:
+                    await conn.execute(SQL("set local role {}").format(Identifier(role)))
+                yield conn
+
+    async def role_of(self, conn: AsyncConnection[Any]) -> str | None:
+        """Return the role as which principals act; None: the login itself."""
+        async with self._role_lock:
+            if not self._role:
+                self._role.append(await acting_role(conn))
+        return self._role[0]

@@ -1,0 +1,2 @@
+var e=/^[=+\-@\t\r]/,t=/^[+-]?\d+(\.\d+)?(e[+-]?\d+)?$/i;function n(n){if(n==null)return``;let r=String(n),i=e.test(r)&&!t.test(r)?`'${r}`:r;return i===``||/[",\r\n]/.test(i)?`"${i.replaceAll(`"`,`""`)}"`:i}function r(e,t){return[e,...t].map(e=>e.map(n).join(`,`)).join(`
+`)}export{r as t};

@@ -1,1 +1,0 @@
-import{f as e,i as t,o as n}from"./icon-18b-F2zw.js";import{c as r}from"./index-BM5qmM55.js";async function i(i,a,o=[]){if(e())throw new t(0,`Not sent: the page has no connection.`,void 0,`Do it again when the connection is back.`);let s=await n(`POST`,`v1/mutations/console.${i}`,a);return o.length&&await r(s.txid,o),s}export{i as t};

@@ -1,1 +1,0 @@
-import{i as e}from"./jsx-runtime-EIAPxkjE.js";import{i as t}from"./link-DI5K5SIn.js";import{_ as n}from"./icon-18b-F2zw.js";var r=e(n(),1);function i(e){let n=t();return r.useCallback(t=>n.navigate({...t,from:t.from??e?.from}),[e?.from,n])}export{i as t};

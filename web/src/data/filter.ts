@@ -1,0 +1,62 @@
+/** The grammar of the filter bar: free text and tokens such as `state:failed`. */
+
+export interface Token {
+  name: string;
+  value: string;
+  /** Why it has no effect, such as a column that was dropped: shown struck through. */
+  invalid?: string;
+}
+
+export interface Suggestion {
+  name: string;
+  /** Known values; none: anything. */
+  values?: readonly string[];
+  hint?: string;
+}
+
+/** Split typed text into tokens with a known name, and the rest. */
+export function parseTokens(text: string, known: readonly Suggestion[]): { tokens: Token[]; text: string } {
+  const tokens: Token[] = [];
+  const rest: string[] = [];
+  for (const word of text.split(/\s+/).filter(Boolean)) {
+    const at = word.indexOf(":");
+    const name = word.slice(0, at);
+    if (at > 0 && word.length > at + 1 && known.some((each) => each.name === name))
+      tokens.push({ name, value: word.slice(at + 1) });
+    else rest.push(word);
+  }
+  return { tokens, text: rest.join(" ") };
+}
+
+/** The values of a list, each once; a comma at its end is being typed. */
+function listed(value: string): string {
+  return [...new Set(value.split(",").filter(Boolean))].join(",") || value;
+}
+
+/** Add tokens: one of each name, and values of the same name joined. */
+export function joined(old: readonly Token[], added: readonly Token[]): Token[] {
+  const found = [...old];
+  for (const { name, value } of added) {
+    const at = found.findIndex((each) => each.name === name);
+    const before = found[at];
+    if (before) found[at] = { name, value: listed(`${before.value},${value}`) };
+    else found.push({ name, value: listed(value) });
+  }
+  return found;
+}
+
+/** What the last word could become. */
+export function suggest(typed: string, known: readonly Suggestion[]): string[] {
+  const word = typed.split(/\s+/).at(-1) ?? "";
+  const at = word.indexOf(":");
+  if (at < 0) return known.map((each) => `${each.name}:`).filter((each) => each.startsWith(word));
+  const name = word.slice(0, at);
+  const given = word.slice(at + 1);
+  const before = given.includes(",") ? given.slice(0, given.lastIndexOf(",") + 1) : "";
+  const last = given.slice(before.length);
+  const values = known.find((each) => each.name === name)?.values ?? [];
+  return values
+    .filter((each) => each.startsWith(last) && each !== last && !before.split(",").includes(each))
+    .slice(0, 12)
+    .map((each) => `${name}:${before}${each}`);
+}

@@ -1,0 +1,92 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+
+import { joined, parseTokens, suggest, type Suggestion, type Token } from "../src/data/filter";
+
+const KNOWN: readonly Suggestion[] = [
+  { name: "state", values: ["failed", "dead", "pending"] },
+  { name: "agent", values: ["triage"] },
+  { name: "since" },
+];
+const names = fc.constantFrom(...KNOWN.map((each) => each.name));
+const values = fc.stringMatching(/^[^\s,]{1,8}$/);
+
+test("a word with a known name and a value is a token, all other words are text", () => {
+  expect(parseTokens(" state:failed  refund   agent:triage 13 ", KNOWN)).toEqual({
+    tokens: [
+      { name: "state", value: "failed" },
+      { name: "agent", value: "triage" },
+    ],
+    text: "refund 13",
+  });
+});
+
+test.each(["state:", ":failed", "unknown:x", "failed", "STATE:failed", ":"])("%s is text", (word) => {
+  expect(parseTokens(word, KNOWN)).toEqual({ tokens: [], text: word });
+});
+
+test("a value keeps what follows the first colon", () => {
+  expect(parseTokens("since:2026-11-22T09:01", KNOWN).tokens).toEqual([{ name: "since", value: "2026-11-22T09:01" }]);
+});
+
+test("no word is lost, none appears twice, and text is stable", () => {
+  fc.assert(
+    fc.property(
+      fc.array(
+        fc.oneof(
+          values,
+          fc.tuple(names, values).map((pair) => pair.join(":")),
+        ),
+      ),
+      (words) => {
+        const { tokens, text } = parseTokens(words.join(" "), KNOWN);
+        const shown = [...tokens.map((each) => `${each.name}:${each.value}`), ...text.split(" ").filter(Boolean)];
+        expect(shown.toSorted()).toEqual(words.toSorted());
+        expect(parseTokens(text, KNOWN)).toEqual({ tokens: [], text });
+      },
+    ),
+  );
+});
+
+const tokens = fc.array(
+  fc.record({ name: names, value: fc.array(values, { minLength: 1 }).map((all) => all.join(",")) }),
+);
+const pairs = (all: readonly Token[]) =>
+  new Set(all.flatMap((each) => each.value.split(",").map((value) => `${each.name}:${value}`)));
+
+test("joined tokens have each name once, and the values of both sides once", () => {
+  fc.assert(
+    fc.property(tokens, tokens, (old, added) => {
+      const once = joined([], old);
+      const found = joined(once, added);
+      expect(new Set(found.map((each) => each.name)).size).toBe(found.length);
+      expect(pairs(found)).toEqual(pairs([...old, ...added]));
+      for (const each of found) expect(new Set(each.value.split(",")).size).toBe(each.value.split(",").length);
+      expect(joined(found, added)).toEqual(found);
+      expect(found.slice(0, once.length).map((each) => each.name)).toEqual(once.map((each) => each.name));
+    }),
+  );
+});
+
+test("a comma at the end of a list is no value", () => {
+  expect(joined([], [{ name: "state", value: "failed,failed," }])).toEqual([{ name: "state", value: "failed" }]);
+});
+
+test("a value that is added to an invalid token makes a new token, without its complaint", () => {
+  expect(joined([{ name: "state", value: "x", invalid: "No state" }], [{ name: "state", value: "dead" }])).toEqual([
+    { name: "state", value: "x,dead" },
+  ]);
+});
+
+test("a suggestion continues the last word", () => {
+  expect(suggest("refund st", KNOWN)).toEqual(["state:"]);
+  expect(suggest("", KNOWN)).toEqual(["state:", "agent:", "since:"]);
+  expect(suggest("state:fa", KNOWN)).toEqual(["state:failed"]);
+  expect(suggest("state:failed,d", KNOWN)).toEqual(["state:failed,dead"]);
+  expect(suggest("since:1", KNOWN)).toEqual([]);
+});
+
+test("what is complete, or already in the list, is not suggested", () => {
+  expect(suggest("state:failed", KNOWN)).toEqual([]);
+  expect(suggest("state:failed,", KNOWN)).toEqual(["state:failed,dead", "state:failed,pending"]);
+});

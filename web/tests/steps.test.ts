@@ -1,0 +1,30 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+
+import { callText, sqlValue } from "../src/pages/steps";
+
+test("a text is a literal of SQL: its quotes are doubled", () => {
+  fc.assert(
+    fc.property(fc.string(), (text) => {
+      expect(sqlValue(text).slice(1, -1).replaceAll("''", "")).not.toContain("'");
+      expect(sqlValue(text).slice(1, -1).replaceAll("''", "'")).toBe(text);
+    }),
+  );
+});
+
+test("values as SQL writes them", () => {
+  expect([null, undefined, 5, true, "it's", ["it's"]].map(sqlValue)).toEqual([
+    "NULL",
+    "NULL",
+    "5",
+    "true",
+    "'it''s'",
+    `'["it''s"]'`,
+  ]);
+});
+
+test("a call has all its arguments, or ends with a mark", () => {
+  expect(callText("refund", { id: 7, note: "x" })).toBe("refund(id => 7, note => 'x')");
+  expect(callText("refund", null)).toBe("refund()");
+  expect(callText("refund", { note: "x".repeat(99) }, 10)).toBe("refund(not…");
+});
