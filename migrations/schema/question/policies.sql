@@ -2,7 +2,7 @@ alter table agent.session enable row level security, force row level security;
 create policy of_its_owner on agent.session using (owner = (select agent.current_principal()))
     with check (owner = (select agent.current_principal()));
 create policy tenant on agent.session as restrictive
-    using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()));
+    using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()));  -- planted: any-tenant
 create policy reading on agent.session as restrictive for select using ((select agent_internal.may_read()));
 create policy of_definers on agent.session using ((select agent_internal.has_owner_rights()));
 

@@ -34,7 +34,7 @@ class Applier:
             for change in transaction.changes
             if (change.relation.schema, change.relation.name) == (table.schema, table.name)
         ]
-        if any(change.op is Op.TRUNCATE or _has_changed(table, change) for change in changes):
+        if _has_changed(table, changes):
             for shape in shapes:
                 self._drop(shape)
             return
@@ -139,19 +139,23 @@ def _touched(shapes: Sequence[Shape], rows: Sequence[RowChange | None]) -> list[
     ]
 
 
-def _has_changed(table: ShapeTable, change: Change) -> bool:
-    """Return whether the table is not as the shape knows it: its columns, or what old rows have."""
-    relation = change.relation
-    sent = [(column.name, column.type_oid) for column in relation.columns]
-    return sent != [(c.name, c.type_oid) for c in table.columns] or not _names_row(table, change)
+def _has_changed(table: ShapeTable, changes: Sequence[Change]) -> bool:
+    """Return whether shapes of the table must end.
 
-
-def _names_row(table: ShapeTable, change: Change) -> bool:
-    """Return whether the key of the old row is known."""
-    if change.old is not None:
-        return change.old.keys() >= set(table.key)
-    relation = change.relation
-    if change.op is not Op.UPDATE or not relation.oid:  # 0: its identity is unknown
-        return True
-    # Not sent: the identity has not changed.  The key has not, if it is a part of that.
-    return {column.name for column in relation.columns if column.in_key} >= set(table.key)
+    It has other columns than they know, it was truncated, or a row's key before a change is not
+    known.
+    """
+    columns, key = [(each.name, each.type_oid) for each in table.columns], set(table.key)
+    keyless = set[int]()  # relations whose identity lacks the key
+    for relation in {id(change.relation): change.relation for change in changes}.values():
+        if columns != [(each.name, each.type_oid) for each in relation.columns]:
+            return True
+        in_key = {each.name for each in relation.columns if each.in_key}
+        if relation.oid and not in_key >= key:  # 0: its identity is not known
+            keyless.add(id(relation))
+    return any(
+        change.op is Op.TRUNCATE
+        or (change.op is Op.UPDATE and change.old is None and id(change.relation) in keyless)
+        or (change.old is not None and not change.old.keys() >= key)
+        for change in changes
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from math import isfinite, isnan
 from typing import Any, Final
 
@@ -155,9 +155,9 @@ def _is_unsent(value: Value) -> bool:
     return value.__class__ not in _SENT
 
 
-# From and below which PostgreSQL writes an exponent.
+# Below and from which PostgreSQL writes an exponent.
 _LEAST_EXPONENT: Final = -4
-_FIRST_EXPONENT: Final = 15
+_FIRST_EXPONENTS: Final = {pgtypes.FLOAT4: 6, pgtypes.FLOAT8: 15}
 _SENT: Final = frozenset({int, float, Decimal, bool, str, type(None)})
 
 
@@ -174,8 +174,8 @@ def writer_of(type_oid: int) -> Callable[[Any], str]:
     """Return what writes a value of a type as PostgreSQL's output function does."""
     if type_oid == pgtypes.BOOL:
         return lambda value: "t" if value else "f"
-    if type_oid in pgtypes.FLOATS:
-        return _float
+    if (first := _FIRST_EXPONENTS.get(type_oid)) is not None:
+        return partial(_float, first=first)
     if type_oid == pgtypes.NUMERIC:
         return _numeric
     return str
@@ -187,10 +187,13 @@ def _numeric(value: Decimal) -> str:
     return "NaN" if value.is_nan() else "Infinity" if value > 0 else "-Infinity"
 
 
-def _float(value: float) -> str:
+def _float(value: float, first: int) -> str:
     """Write the shortest digits that give *value* again, in PostgreSQL's form.
 
-    Source: PostgreSQL's d2s.c.
+    Args:
+        first: the least power of ten that is written as an exponent.
+
+    Source: PostgreSQL's d2s.c and f2s.c.
     """
     if not isfinite(value):
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -199,7 +202,7 @@ def _float(value: float) -> str:
         return "-0" if sign else "0"
     text = "".join(map(str, digits)).rstrip("0")
     point = len(digits) + int(exponent) - 1  # the exponent in scientific notation
-    if not _LEAST_EXPONENT <= point < _FIRST_EXPONENT:
+    if not _LEAST_EXPONENT <= point < first:
         mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
         body = f"{mantissa}e{'-' if point < 0 else '+'}{abs(point):02d}"
     elif point < 0:

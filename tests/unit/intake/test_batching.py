@@ -207,6 +207,18 @@ def test_two_versions_in_one_transaction_take_effect_one_after_the_other() -> No
     assert versions == [(5, 1, [1]), (5, 2, [3]), (5, 2, [6]), (6, 1, [6]), (7, 1, [6])]
 
 
+def test_what_several_transactions_start_is_written_together() -> None:
+    """In the order of their commits: candidates, attachments that take effect, and sizes."""
+    it = batcher(attachment(id=1, relation_oid=0, table="none"))
+    for lsn, id_ in ((100, 5), (200, 6)):
+        take(it, begin(lsn), Piece([attach(0, id_), insert(1, lsn=lsn)], 7), commit(lsn))
+    assert [(each.attachment_id, each.commit_lsn) for each in it.group.effects] == [
+        (5, 100), (6, 200),
+    ]  # fmt: skip
+    assert found(it.group) == [(100, 5, [1]), (200, 5, [1]), (200, 6, [1])]
+    assert it.group.size == 3
+
+
 def test_the_same_version_takes_effect_once() -> None:
     """The WAL can be read again."""
     it = batcher(attachment(id=1, relation_oid=0, table="none"))

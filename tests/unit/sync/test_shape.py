@@ -147,11 +147,16 @@ async def follow(setting: Setting, steps: Sequence[tuple[str, int, int, Row]]) -
 
 
 SOME: Row = {"number": 1, "text": "a", "flag": None}
+OTHER: Row = {"number": 2, "text": "a", "flag": None}
 
 
 @given(SETTINGS, STEPS)
 @example(Setting("f", "full", "", None), [("write", 0, 0, SOME), ("move", 0, 1, SOME)])
 @example(Setting("d", "full", "", None), [("write", 0, 0, SOME), ("move", 0, 1, SOME)])
+@example(
+    Setting("d", "default", "number = 1", None),
+    [("write", 0, 0, SOME), ("move", 0, 1, SOME), *[("write", 0, 0, OTHER)] * 2],
+)
 def test_a_client_has_the_rows_of_the_shape_after_each_change(
     setting: Setting, steps: list[tuple[str, int, int, Row]]
 ) -> None:
