@@ -60,7 +60,9 @@ def test_upgrades_are_numbered_and_end_no_transaction() -> None:
     names = [Path(file.name).name for file in FILES.upgrades]
     assert [name for name in names if not re.fullmatch(r"\d{4}_\w+\.sql", name)] == []
     assert len({name[:4] for name in names}) == len(names)
-    ends = re.compile(r"^\s*(commit|rollback|begin|end|start transaction)\b[^;]*;", re.MULTILINE | re.I)
+    ends = re.compile(
+        r"^\s*(commit|rollback|begin|end|start transaction)\b[^;]*;", re.MULTILINE | re.IGNORECASE
+    )
     for file in FILES.upgrades:
         outside = re.sub(r"\$\$.*?\$\$", "", file.script.decode(), flags=re.DOTALL)
         assert not ends.search(outside), file.name
