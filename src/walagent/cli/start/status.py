@@ -133,7 +133,8 @@ def _lines(found: Found, now: datetime) -> Iterator[tuple[str, str | None]]:
     today = found["today"]
     cost = "cost unknown" if today["cost"] is None else f"$ {Dollars(today['cost'])}"
     failed = f", {today['failed']} failed" if today["failed"] else ""
-    yield _line("today", f"{today['runs']} runs{failed}; {cost}"), None
+    runs = f"{today['runs']} run{'' if today['runs'] == 1 else 's'}"
+    yield _line("today", f"{runs}{failed}; {cost}"), None
     for problem in found["problems"]:
         yield _line("problem", f"{problem['text']}: {problem['fix']}"), "red"
 
@@ -187,12 +188,16 @@ def _waiting(waiting: Mapping[str, Any], now: datetime) -> Iterator[tuple[str, s
 
 def _paused(paused: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None]]:
     parts = [
-        f"{row['attachment']} ({row['pending']} pending): {row['reason'] or 'no reason given'}"
-        for row in paused[:_SHOWN]
+        f"{row['attachment']} ({row['pending']} pending): {_why(row)}" for row in paused[:_SHOWN]
     ]
     if more := len(paused) - _SHOWN:
         parts += [f"{more} more: walagent agents list"] if more > 0 else []
     yield from _titled("paused", parts, "yellow")
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    by = f"by {row['paused_by']}" if row["paused_by"] else ""
+    return ", ".join(filter(None, [row["reason"], by])) or "no reason given"
 
 
 def _titled(title: str, parts: Sequence[str], color: str) -> Iterator[tuple[str, str | None]]:

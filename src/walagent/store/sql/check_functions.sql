@@ -8,7 +8,7 @@ begin
     for _function, _language in
         select p.oid, l.lanname
           from pg_catalog.pg_proc p join pg_catalog.pg_language l on l.oid = p.prolang
-         where l.lanname in ('sql', 'plpgsql') and p.proowner = (select r.oid from pg_catalog.pg_roles r where r.rolname = current_user)
+         where l.lanname in ('sql', 'plpgsql') and pg_catalog.pg_has_role(p.proowner, 'usage')
            and p.pronamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace, 'agent_signed'::regnamespace)
     loop
         if _language = 'sql' then
