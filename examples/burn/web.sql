@@ -266,7 +266,7 @@ do $$
 declare
     _runner name;
 begin
-    for _runner in select agent_internal.holders('runner') loop
+    for _runner in select h.role from agent_internal.present_holders() h where h.capability = 'runner' loop
         execute format('grant execute on function burn.sign_in(burn.username, burn.avatar, text), burn.sign_out(text) to %I', _runner);
     end loop;
 end;
