@@ -1,5 +1,7 @@
 """Which relations a statement can read, by their kind and by what is below them."""
 
+import re
+
 import pytest
 from psycopg import AsyncConnection
 
@@ -39,6 +41,9 @@ create function read_away() returns setof integer language sql stable as 'select
 create materialized view copied as select 1 as id with no data;
 create type composed as (id integer);
 """
+NO_TABLE = (
+    "cannot open relation|is an index|is a composite type"  # before PostgreSQL 16, the latter
+)
 # By pg_class.relkind: an example, and why it is refused; "": it can be read.
 KINDS = {
     "r": ("customer", ""),
@@ -48,9 +53,9 @@ KINDS = {
     "S": ("trace", ""),
     "f": ("foreign_alone", AWAY),
     "t": ("{toast}", "must not be read"),
-    "i": ("customer_pkey", "cannot open relation"),
-    "I": ("visit_pkey", "cannot open relation"),
-    "c": ("composed", "cannot open relation"),
+    "i": ("customer_pkey", NO_TABLE),
+    "I": ("visit_pkey", NO_TABLE),
+    "c": ("composed", NO_TABLE),
 }
 # What has a foreign table below it, and what has none.
 BELOW = {
@@ -106,7 +111,7 @@ async def test_each_kind_of_relation_can_be_read_or_cannot(
     for kind, (relation, reason) in KINDS.items():
         with subtests.test(kind):
             found = await _answer(reader, relation.format(toast=toast[0]))
-            assert found == reason or (reason and reason in found)
+            assert re.search(reason, found) if reason else not found
 
 
 async def test_a_relation_with_rows_on_another_server_cannot_be_read(
