@@ -19,16 +19,6 @@ as $$
 $$;
 comment on function agent_internal.present_holders() is 'Roles that were given a capability and have it still';
 
-create or replace function agent_internal.grant_privilege(_privilege text, _kind text, _object text, _role name)
-    returns void
-    language plpgsql
-    set search_path = pg_catalog, pg_temp
-as $$
-begin
-    execute format('grant %s on %s %s to %I', _privilege, _kind, _object, _role);
-end;
-$$;
-
 create or replace function agent_internal.grant_capability(_capability text, _role name)
     returns void
     language plpgsql

@@ -8,6 +8,7 @@ from psycopg import AsyncConnection
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 from psycopg.sql import SQL
 
+from walagent.base.retries import CONFLICT, of, repeat
 from walagent.errors import PreconditionError
 from walagent.store.queries import query
 
@@ -50,17 +51,16 @@ async def lock_tables(conn: Connection) -> None:
     Raises:
         PreconditionError: transactions have used them for too long.
     """
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            async with conn.transaction():
-                await conn.execute(_TRIES)
-                await conn.execute(query("lock_schema"))
-                return
-        except (LockNotAvailable, DeadlockDetected) as error:
-            if time.monotonic() > deadline:
-                raise PreconditionError(
-                    f"transactions have used walagent's tables for {PATIENCE:g} s",
-                    hint="Stop the daemons, or look at pg_stat_activity, and repeat.",
-                ) from error
-            await asyncio.sleep(0.2)
+
+    async def lock() -> None:
+        async with conn.transaction():
+            await conn.execute(_TRIES)
+            await conn.execute(query("lock_schema"))
+
+    try:
+        await repeat(lock, of(LockNotAvailable, DeadlockDetected), wait=CONFLICT, within=PATIENCE)
+    except (LockNotAvailable, DeadlockDetected) as error:
+        raise PreconditionError(
+            f"transactions have used walagent's tables for {PATIENCE:g} s",
+            hint="Stop the daemons, or look at pg_stat_activity, and repeat.",
+        ) from error
