@@ -156,7 +156,30 @@ begin
 end;
 $$;
 
--- Request an approval for one tool call, release the run until the decision, and notify people.
+-- Request an approval for one tool call of a run that the caller has locked, release the run until the decision, and
+-- notify people.
+--
+-- Args: _seq: as in agent_internal.insert_step().
+create or replace function agent_internal.await_approval(
+    _run agent.run, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name, _ttl interval,
+    _tokens bigint, _cost numeric
+)
+    returns bigint
+    language plpgsql
+    set enable_seqscan = off
+as $$
+declare
+    _new constant agent.approval := agent_internal.insert_approval(_run, _call_id, _tool, _arguments, _run_as, _ttl);
+begin
+    perform agent_internal.insert_step(_run.id, _seq, 'approval', jsonb_build_object(
+        'approval', _new.id, 'call_id', _call_id, 'tool', _tool, 'digest', _new.digest));
+    perform agent_internal.park_locked(_run.id, 'waiting_approval', null, true, null, _tokens, _cost);
+    perform pg_notify('walagent_approvals', _new.id::text);
+    return _new.id;
+end;
+$$;
+
+-- The same, for a run that the caller holds.
 create or replace function agent_internal.ask_approval(
     _run bigint, _lease bigint, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name,
     _ttl interval, _tokens bigint, _cost numeric
@@ -164,15 +187,10 @@ create or replace function agent_internal.ask_approval(
     returns bigint
     language plpgsql
 as $$
-declare
-    _new constant agent.approval := agent_internal.insert_approval(
-        (select r from agent.run r where r.id = _run), _call_id, _tool, _arguments, _run_as, _ttl);
 begin
-    perform agent_internal.record_step(_run, _lease, _seq, 'approval', jsonb_build_object(
-        'approval', _new.id, 'call_id', _call_id, 'tool', _tool, 'digest', _new.digest));
-    perform agent_internal.park_run(_run, _lease, 'waiting_approval', null, true, null, _tokens, _cost);
-    perform pg_notify('walagent_approvals', _new.id::text);
-    return _new.id;
+    perform agent_internal.fence(_run, _lease);
+    return agent_internal.await_approval((select r from agent.run r where r.id = _run), _seq, _call_id, _tool, _arguments,
+                                         _run_as, _ttl, _tokens, _cost);
 end;
 $$;
 

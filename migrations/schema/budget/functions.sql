@@ -127,28 +127,38 @@ begin
 end;
 $$;
 
--- Release a run whose call exceeds a budget until the budget allows it.  With the lock, either a change of the budget is
--- visible here and the run does not wait, or the transaction that commits it sees the waiting run.
+-- Release a run that the caller has locked, whose call exceeds a budget, until the budget allows it.  With the lock, either
+-- a change of the budget is visible here and the run does not wait, or the transaction that commits it sees the waiting run.
 --
 -- Reservations of other calls of the run are released.
 --
 -- Args: _refusal: the result of agent_internal.reserve().
+create or replace function agent_internal.await_budget(_run bigint, _refusal jsonb, _tokens bigint, _cost numeric)
+    returns void
+    language plpgsql
+as $$
+declare
+    _same boolean;
+begin
+    perform agent_internal.share_lock('budget');
+    _same := exists (select from agent.budget
+                     where tenant = (select r.tenant from agent.run r where r.id = _run) and name = _refusal ->> 'budget' and version = (_refusal ->> 'version')::integer);
+    perform agent_internal.park_locked(_run, 'waiting_retry',
+                                       case when _same then (_refusal ->> 'wait')::double precision else 0 end * interval '1 second',
+                                       true, _refusal - '{version,wait}'::text[], _tokens, _cost, true);
+end;
+$$;
+
+-- The same, for a run that the caller holds.
 create or replace function agent_internal.wait_for_budget(_run bigint, _lease bigint, _refusal jsonb, _tokens bigint, _cost numeric)
     returns void
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-declare
-    _same boolean;
 begin
     perform agent_internal.fence(_run, _lease);
-    perform agent_internal.share_lock('budget');
-    _same := exists (select from agent.budget
-                     where tenant = (select r.tenant from agent.run r where r.id = _run) and name = _refusal ->> 'budget' and version = (_refusal ->> 'version')::integer);
-    perform agent_internal.park_run(_run, _lease, 'waiting_retry',
-                           case when _same then (_refusal ->> 'wait')::double precision else 0 end * interval '1 second',
-                           true, _refusal - '{version,wait}'::text[], _tokens, _cost, true);
+    perform agent_internal.await_budget(_run, _refusal, _tokens, _cost);
 end;
 $$;
 comment on function agent_internal.wait_for_budget(bigint, bigint, jsonb, bigint, numeric) is 'Release a run that the caller holds until a budget allows its call';
