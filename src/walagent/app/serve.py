@@ -23,7 +23,7 @@ from walagent.config import Config, McpServerEntry
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
 from walagent.errors import DatabaseLostError, LoginRefusedError
-from walagent.guard.query import ReadLimits
+from walagent.guard.read_limits import ReadLimits
 from walagent.matching.document import SizeLimits
 from walagent.message import ModelSpec
 from walagent.models import make_model
@@ -300,7 +300,7 @@ class _Daemon:
                 self.config.sync.mutations,
                 replies=self.worker.replies,
                 own=Own(self.sync.engine, own_queries(self.config.sync)),
-                questions=PageQuestions(self.logins.dsn, self.config.ask),
+                questions=PageQuestions(self.logins, self.config.ask),
                 trials=PageTrials(self.logins, self.config),
                 reasons=PageReasons(self.logins, self.config),
             )
