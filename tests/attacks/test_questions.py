@@ -17,6 +17,7 @@ from tests.integration.cli.user import Ended, User
 from walagent.testing import call
 
 TABLES = ("owned.stock", "owned.parted", "owned.shown")
+JOINED = "select count(*), sum(q.n) from ({}) q join owned.stock s on s.n = q.n"
 QUERY = " union all ".join(f"select n from {table} where n > 3" for table in TABLES)
 PLAN = call(
     "plan",
@@ -26,7 +27,7 @@ PLAN = call(
             "id": "a",
             "type": "SQL",
             "description": "numbers",
-            "tool_input": {"query": f"select count(*), sum(q.n) from ({QUERY}) q join owned.stock s on s.n = q.n"},
+            "tool_input": {"query": JOINED.format(QUERY)},
         }
     ],
 )  # fmt: skip
@@ -57,12 +58,16 @@ async def attacked(
     ):
         await run_all(conn, f"grant {on.role} to {name}; select agent.grant_asker('{name}')")
         if login == "runner":
-            await run_all(conn, f"select agent.grant_runner('{name}'); alter role {name} createrole")
+            await run_all(
+                conn, f"select agent.grant_runner('{name}'); alter role {name} createrole"
+            )
         if login == "asker":
             await run_all(conn, f"select agent_internal.make_trampoline('{on.role}')")
         used = dsn if login == "superuser" else make_conninfo(dsn, user=name)
         user = User(folder, used, {KEY: on.provider.key})
-        user.writes(f"ask: {{role: {on.role}, connections: 2, schemas: [owned, public], model: m}}\n")
+        user.writes(
+            f"ask: {{role: {on.role}, connections: 2, schemas: [owned, public], model: m}}\n"
+        )
         yield Attacked(on, user, table)
 
 
@@ -70,13 +75,17 @@ async def attacked(
 async def test_no_code_of_an_owner_becomes_who_asks(
     conn: AsyncConnection, dsn: str, tmp_path: Path, login: str
 ) -> None:
-    """By the index, the guard, a question and the chat; and it is executed, else this proves nothing."""
+    """By the index, the guard, a question and the chat; and it is executed at all."""
     async with attacked(conn, dsn, tmp_path, login) as on:
         await on.types("knowledge", "index")
         for table in TABLES:
-            await on.types("database", "guard", "--role", on.shell.role, f"select n from {table} where n > 1")
+            await on.types(
+                "database", "guard", "--role", on.shell.role, f"select n from {table} where n > 1"
+            )
         asked = await on.types("ask", "How many?", "-v")
-        await on.types("chat", stdin="How many?\nselect count(*) from owned.stock where n > 2\nexit\n")
+        await on.types(
+            "chat", stdin="How many?\nselect count(*) from owned.stock where n > 2\nexit\n"
+        )
         assert on.table.escapes == []
         seen = {line.partition(" as ")[0] for line in on.table.lines}
         assert {"index", "index predicate"} <= seen, (asked, on.table.lines)

@@ -19,6 +19,7 @@ as $$ select _state in ('approved', 'rejected', 'expired') $$;
 create or replace function agent_internal.expire_approvals()
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     with due as (
@@ -35,6 +36,7 @@ comment on function agent_internal.expire_approvals() is 'Expire approvals';
 create or replace function agent_internal.decide(_id bigint, _state text, _reason text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.approval set state = _state, reason = _reason where id = _id;
@@ -138,6 +140,7 @@ create or replace function agent_internal.insert_approval(
 )
     returns agent.approval
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _agent constant text := (select v.definition ->> 'agent' from agent.attachment_version v
@@ -167,6 +170,7 @@ create or replace function agent_internal.await_approval(
     returns bigint
     language plpgsql
     set enable_seqscan = off
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _new constant agent.approval := agent_internal.insert_approval(_run, _call_id, _tool, _arguments, _run_as, _ttl);
@@ -186,6 +190,7 @@ create or replace function agent_internal.ask_approval(
 )
     returns bigint
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform agent_internal.fence(_run, _lease);
@@ -331,6 +336,7 @@ $$;
 create or replace function agent.approve(id bigint, arguments jsonb)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.approval a
@@ -349,6 +355,7 @@ comment on function agent.approve(bigint, jsonb) is 'Approve a pending tool call
 create or replace function agent.answer(id bigint, text text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not exists (select from agent.approval p join agent.tool t on t.name = p.tool and t.kind = 'builtin' and t.target = 'ask_human'

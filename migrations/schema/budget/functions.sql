@@ -39,6 +39,7 @@ as $$ select trim_scale(round(_value, 6))::text $$;
 create or replace function agent_internal.release(_run bigint, _but_lease bigint default null, _call integer default null)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform from agent_internal.budget_use
@@ -65,6 +66,7 @@ $$;
 create or replace function agent_internal.release_lost()
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _budgets bigint[];
@@ -120,6 +122,7 @@ $$;
 create or replace function agent_internal.count_budget_version()
     returns trigger
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     new.version := old.version + 1;
@@ -136,6 +139,7 @@ $$;
 create or replace function agent_internal.await_budget(_run bigint, _refusal jsonb, _tokens bigint, _cost numeric)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _same boolean;
@@ -195,6 +199,7 @@ create or replace function agent_internal.refusal(
     out refusal jsonb
 )
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _money  constant boolean := coalesce(_use.spent_cost + _use.reserved_cost + _cost > _budget.max_cost, false);
@@ -246,6 +251,7 @@ $$;
 create or replace function agent_internal.question_refusal(_budget agent.budget, _run bigint, _tokens bigint, _cost numeric, out refusal jsonb)
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _used  record;
@@ -371,6 +377,7 @@ comment on function agent_internal.reserve(bigint, bigint, integer, text, bigint
 create or replace function agent_internal.settle(_run bigint, _lease bigint, _call integer, _usage integer[], _cost numeric)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _now     constant timestamptz := agent_internal.now();

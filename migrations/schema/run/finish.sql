@@ -3,6 +3,7 @@
 create or replace function agent_internal.unblock(_run bigint)
     returns boolean
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.run set blocked_by = null where blocked_by = _run;
@@ -41,6 +42,7 @@ comment on function agent_internal.finish_with_step(bigint, bigint, integer, tex
 create or replace function agent_internal.release_runs(_worker text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _queues bigint[];
@@ -79,6 +81,7 @@ create or replace function agent_internal.park_locked(
 )
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.run
@@ -118,6 +121,7 @@ create or replace function agent_internal.record_many(_records jsonb)
     returns table (run_id bigint, unblocked boolean, failed text)
     language plpgsql
     set plan_cache_mode = force_generic_plan  -- planning for each length of the arrays costs more than executing
+    set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -30,6 +30,7 @@ $$;
 create or replace function agent_internal.no_such_call(_turn agent.run, _tool text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     raise exception 'no call of "%" in turn % waits for a result', _tool, _turn.id
