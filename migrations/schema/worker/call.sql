@@ -23,7 +23,7 @@ create or replace function agent_internal.open_calls_json(_run bigint)
     stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select coalesce(jsonb_agg(jsonb_build_object('call_id', c.call_id, 'tool', c.tool, 'arguments', c.arguments)), '[]')
+    select coalesce(jsonb_agg(jsonb_build_object('call_id', c.call_id, 'tool', c.tool, 'name', c.tool, 'arguments', c.arguments)), '[]')
       from agent_internal.open_calls(_run) c
 $$;
 

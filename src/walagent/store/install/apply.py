@@ -118,7 +118,7 @@ async def _replace_code(
     for name in before:
         if name.startswith("policy "):  # PostgreSQL cannot replace one
             await conn.execute(f"drop {name}".encode())
-    await conn.execute("delete from agent_internal.privilege")
+    await conn.execute("delete from agent_internal.privilege where object !~ '^aos_'")
     await conn.execute("delete from agent_internal.owner_function")
     for file in code:
         try:
