@@ -19,7 +19,6 @@ create or replace function agent.attach_worker(
 )
     returns bigint
     language plpgsql
-    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _id bigint;

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
@@ -339,12 +338,13 @@ async def as_superuser(conn: AsyncConnection, dsn: str) -> AsyncIterator[AsyncCo
     del conn
 
 
-@pytest.mark.parametrize("login", [admin, as_superuser])
-@pytest.mark.parametrize("apart", [False, True])
-async def test_the_guide(conn: AsyncConnection, dsn: str, login: Any, apart: bool) -> None:
+@pytest.mark.parametrize("login", ["admin", "superuser"])
+@pytest.mark.parametrize("sessions", ["one", "many"])
+async def test_the_guide(conn: AsyncConnection, dsn: str, login: str, sessions: str) -> None:
     """By the superuser or an admin, in one session or with a new one for each step."""
     await install_pgagentos(conn)
-    async with login(conn, dsn) as a:
+    apart = sessions == "many"
+    async with (admin if login == "admin" else as_superuser)(conn, dsn) as a:
 
         @asynccontextmanager
         async def step() -> AsyncIterator[AsyncConnection]:
