@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from walagent.app.audit_heads import log_heads
 from walagent.app.daemon_health import DaemonHealth
 from walagent.app.signals import Signals, handling_signals
-from walagent.app.startup import once_reached, raise_file_limit
+from walagent.app.startup import once_reached, prepare_process
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.base import faults
 from walagent.base.concurrency import Periodic, first_of
@@ -87,7 +87,7 @@ async def work(config: Config, places: Places, hooks: Hooks | None = None) -> No
 
 async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -> None:
     faults.arm_from_environment()
-    raise_file_limit()
+    prepare_process()
     name = process_name()
     systemd = Systemd.from_environment()
     found = find_tools(config.tools.modules)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from walagent.app.console import make_api
-from walagent.app.startup import raise_file_limit
+from walagent.app.startup import prepare_process
 from walagent.app.sync import make_sync, own_queries
 from walagent.app.systemd import Systemd
 from walagent.config import Config
@@ -36,7 +36,7 @@ async def serve_sync(config: Config, places: Places, read_logins: Callable[[], P
         PreconditionError: the server, or a login, does not meet the requirements.
         ConfigError: the address is in use, or a secret is not set.
     """
-    raise_file_limit()
+    prepare_process()
     http = config.http
     if not http.enabled:
         raise ConfigError("http is off, expected an address", hint="Use --http HOST:PORT.")
