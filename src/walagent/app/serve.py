@@ -35,6 +35,7 @@ from walagent.runs.worker import Worker, WorkerSettings
 from walagent.runs.worker_models import Models
 from walagent.store import attachments, tools
 from walagent.store.errors import translating
+from walagent.store.install.owners import restore_owners
 from walagent.store.outbox import decide_from_slack
 from walagent.store.sessions.connections import connect, open_pool
 from walagent.store.sessions.process_name import process_name
@@ -136,6 +137,7 @@ async def _set_up(
     with translating():
         async with await connect(places.dsn, application="walagent setup") as conn:
             await tools.register_python_tools(conn, found.values())
+            await restore_owners(conn)
             return await attachments.load_registry(conn), await attachments.secret_key(conn)
 
 

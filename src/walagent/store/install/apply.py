@@ -61,6 +61,7 @@ async def apply_plan(conn: Connection, files: SchemaFiles, plan: Plan, version: 
         foreign = await _upgrade(conn, files, plan)
     await conn.execute(query("check_functions"))
     await _record(conn, files, plan, version, foreign)
+    await conn.execute("select agent_internal.restrict_definers()")
 
 
 async def _record(
