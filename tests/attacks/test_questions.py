@@ -61,8 +61,6 @@ async def attacked(
             await run_all(
                 conn, f"select agent.grant_runner('{name}'); alter role {name} createrole"
             )
-        if login == "asker":
-            await run_all(conn, f"select agent_internal.make_trampoline('{on.role}')")
         used = dsn if login == "superuser" else make_conninfo(dsn, user=name)
         user = User(folder, used, {KEY: on.provider.key})
         user.writes(

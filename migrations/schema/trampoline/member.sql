@@ -25,3 +25,39 @@ begin
 end;
 $$;
 comment on function agent_internal.read_as_member(name, text, text) is 'Execute a statement that reads, as a role of which the login is a member';
+
+-- Create the trampoline of a role of which the login is a member, unless it has one: with the rights of the owner of the
+-- schema, who need not be a member if it is a superuser.  A function with the rights of its owner may set no role, so the
+-- trampoline is created first, and given away.
+--
+-- Raises 42501 if the login is no member, or the owner may not give it a function.
+create or replace function agent_internal.make_trampoline_of_member(_role name)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _name  constant text := (select 'agent_call.as_' || oid from pg_roles where rolname = _role)
+                            || '(_sql text, _arguments jsonb, _texts text[], _path text, _rows boolean, _last boolean)';
+    _owner constant name := current_user;
+begin
+    if not pg_has_role(session_user, _role, 'member') then
+        raise exception '"%" is not a member of role "%"', session_user, _role using errcode = '42501';
+    end if;
+    begin
+        perform agent_internal.trampoline_of(_role);
+        return;
+    exception when sqlstate 'WA016' then
+        null;
+    end;
+    perform agent_internal.open_trampoline(_role);
+    execute format(
+        'create function %s returns text language plpgsql security definer'
+        ' set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as %L', _name, agent_internal.trampoline_body());
+    execute format('revoke all on function %s from public', _name);
+    execute format('alter function %s owner to %I', _name, _role);
+    execute format('grant execute on function %s to %I', _name, _owner);
+    perform agent_internal.close_trampoline(_role);
+end;
+$$;

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
+from psycopg.errors import InsufficientPrivilege
 
 from walagent.errors import PreconditionError
 from walagent.store.role_reader import SETTINGS, RoleStatement
@@ -16,6 +17,7 @@ from walagent.store.trampolines import TRAMPOLINE_LOST
 
 Connection = AsyncConnection[Any]
 
+_MAKE: Final = "select agent_internal.make_trampoline_of_member(%s)"
 _READ: Final = "select agent_internal.read_as_member(%s, %s, %s)"
 
 
@@ -36,8 +38,26 @@ class MemberReader:
 
         Raises:
             psycopg.Error: raised by the statement; or the role has no privilege.
-            PreconditionError: the role has no trampoline.
+            PreconditionError: the role has no trampoline, and the owner of the schema cannot make
+                it.
         """
+        try:
+            return await self._read(statement)
+        except Error as error:
+            if error.sqlstate != TRAMPOLINE_LOST:
+                raise
+        try:
+            async with self._conn.transaction():
+                await self._conn.execute(_MAKE, [statement.run_as])
+        except InsufficientPrivilege as error:
+            raise PreconditionError(
+                f'role "{statement.run_as}" has no function through which it reads',
+                hint="As a superuser, run walagent database setup --no-slot.",
+                sqlstate=error.sqlstate,
+            ) from error
+        return await self._read(statement)
+
+    async def _read(self, statement: RoleStatement) -> str | None:
         settings = {"statement_timeout": statement.timeout, **statement.settings}
         try:
             await self._conn.execute(f"begin; {SETTINGS}".encode())
@@ -45,14 +65,6 @@ class MemberReader:
                 await self._conn.execute("select set_config(%s, %s, true)", [name, value])
             given = [statement.run_as, statement.text.decode(), statement.path]
             row = await (await self._conn.execute(_READ, given)).fetchone()
-        except Error as error:
-            if error.sqlstate != TRAMPOLINE_LOST:
-                raise
-            raise PreconditionError(
-                f'role "{statement.run_as}" has no function through which it reads',
-                hint="As the owner of schema agent, run walagent database setup --no-slot.",
-                sqlstate=error.sqlstate,
-            ) from error
         finally:
             if not self._conn.closed:
                 await self._discard()
