@@ -32,7 +32,7 @@ def test_functions_of_others_are_not_served_with(server: str, tmp_path: Path, ta
         user.types("init").worked()
         with psycopg.connect(dsn, autocommit=True) as conn:
             conn.execute(sql.SQL("create role {} login").format(sql.Identifier(name)))
-            conn.execute(f"select agent.grant_runner('{name}')")
+            conn.execute("select agent.grant_runner(%s)", [name])
             before = conn.execute(DEFINERS).fetchone()
             conn.execute(sql.SQL(take).format(sql.Identifier(name)))  # type: ignore[arg-type]
             try:

@@ -111,7 +111,7 @@ def test_a_row_is_worked_whatever_is_set(turned: User) -> None:
     given = parameters(str(turned.dsn), "test")
     with (
         turned.starts("run") as daemon,
-        psycopg.connect(turned.dsn, autocommit=True, **given) as conn,
+        psycopg.connect(str(turned.dsn), autocommit=True, **given) as conn,
     ):
         daemon.says('"attachment.activated"')
         for customer in ("a", "b"):
