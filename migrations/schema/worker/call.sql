@@ -119,8 +119,38 @@ begin
         'must_find', false, 'relation', null, 'transaction', agent_internal.transaction_name(),
         'worker', (select r.oid::bigint from pg_roles r where r.rolname = _def ->> 'attached_by'))::text;
     _content := agent_signed.call_tool(_request, sha256(_key || sha256(_key || convert_to('call ' || _request, 'utf8'))));
+    perform agent_internal.refuse_late_triggers();
     perform agent_internal.act_again(_identity);
     return _content;
+end;
+$$;
+
+-- Refuse a transaction in which code of others could be executed after the trampoline: before PostgreSQL 18, a deferred
+-- trigger that was deferred again is executed at the commit, as the login, which is here a principal.
+--
+-- Raises WA027; the call is then rolled back with all that it did.
+create or replace function agent_internal.refuse_late_triggers()
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _late record;
+begin
+    if current_setting('server_version_num')::integer >= 180000 then
+        return;
+    end if;
+    select t.tgname, c.oid::regclass as relation into _late
+      from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_roles r on r.oid = c.relowner
+     where t.tgdeferrable and not t.tgisinternal and not r.rolsuper
+       and c.relnamespace not in ('agent'::regnamespace, 'agent_internal'::regnamespace)
+     limit 1;
+    if found then
+        raise exception 'SQL tools are not carried out here: trigger "%" of % can be deferred until the commit, and would act as "%"',
+            _late.tgname, _late.relation, session_user
+            using errcode = 'WA027', hint = 'Make it not deferrable, or use PostgreSQL 18 or a worker of walagent.';
+    end if;
 end;
 $$;
 

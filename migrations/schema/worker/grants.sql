@@ -19,6 +19,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.open_calls(bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.open_calls_json(bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.openai_call(text, text, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.refuse_late_triggers()', 'execute', '{runner}'),
     ('function', 'agent_internal.refuse_own_call(agent.run, text, text, text, boolean)', 'execute', '{runner}'),
     ('function', 'agent_internal.reply_number(bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.reserve_reply(agent.run, jsonb, jsonb, integer)', 'execute', '{runner}'),

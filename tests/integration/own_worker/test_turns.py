@@ -337,3 +337,41 @@ async def test_a_worker_reports_no_usage_that_is_none(
         assert await value(conn, "select tokens from agent.run") == 0
         ended = await d.call("finish_turn", turn, "Bye.", b'{"prompt_tokens": 3, "total": null}')
         assert ended["status"] == "succeeded"
+
+
+LATE = """
+create role {0} nologin;
+create function fired() returns trigger language plpgsql as $$ begin
+    if current_setting('own.again', true) is distinct from 'x' then
+        perform set_config('own.again', 'x', true);
+        set constraints all deferred;
+        update note set text = text || current_user;
+    else
+        insert into note
+        select 'saw ' || count(*) || ' as ' || agent.current_principal() from agent.event;
+    end if;
+    return null;
+end $$;
+alter table note owner to {0};
+create constraint trigger late after insert or update on note deferrable initially deferred
+    for each row execute function fired();
+"""
+
+
+async def test_a_trigger_does_not_act_as_the_worker_at_the_commit(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Before PostgreSQL 18 it could; so the call is refused, and can be made without it."""
+    owner = f"late_{conn.info.dbname}"
+    async with desk(conn, dsn) as d:
+        await run_all(conn, LATE.format(owner))
+        turn = await d.start()
+        if conn.info.server_version < 180000:
+            call = "select agent.process_tool_call(%s, 'add_note', '{\"text\": \"x\"}')"
+            error = await refused(d.worker, call, turn, state="WA027")
+            assert 'trigger "late"' in message_of(error)
+            await run_all(conn, "drop trigger late on note")
+        made = await d.call("process_tool_call", turn, "add_note", b'{"text": "y"}')
+        assert made["status"] == "done", made
+        assert not [text for text in await column(conn, "select text from note") if "saw" in text]
+    await run_all(conn, f"drop owned by {owner} cascade; drop role {owner}")
