@@ -56,7 +56,12 @@ begin
         'create function %s returns text language plpgsql security definer'
         ' set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as %L', _name, agent_internal.trampoline_body());
     execute format('revoke all on function %s from public', _name);
-    execute format('alter function %s owner to %I', _name, _role);
+    begin
+        execute format('alter function %s owner to %I', _name, _role);
+    exception when insufficient_privilege then
+        raise exception 'the owner of the schema cannot give a function to role "%"', _role
+            using errcode = '42501', hint = format('As a superuser, run select agent_internal.make_trampoline(%L).', _role);
+    end;
     execute format('grant execute on function %s to %I', _name, _owner);
     perform agent_internal.close_trampoline(_role);
 end;

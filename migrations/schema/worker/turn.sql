@@ -31,8 +31,8 @@ begin
             attach_worker.approve, attach_worker.run_as, jsonb_build_object(
                 'worker', coalesce(attach_worker.worker, agent.current_principal()), 'lease_seconds', extract(epoch from attach_worker.lease)))
     returning id into _id;
-    if has_function_privilege('agent_internal.make_trampoline(name)', 'execute') then
-        perform agent_internal.make_trampoline(attach_worker.run_as);
+    if exists (select from agent.attachment a, jsonb_array_elements(a.definition -> 'tools') t where a.id = _id and t ->> 'kind' = 'sql') then
+        perform agent_internal.make_trampoline_of_member(attach_worker.run_as);
     end if;
     return _id;
 end;

@@ -260,26 +260,37 @@ create or replace view aos_agent.agent with (security_invoker) as
     select aos_meta.id_of('agent', g.tenant, g.name) as agent_id, (select t.id from agent.tenant t where t.name = g.tenant) as tenant_id,
            g.name, case when g.persona is not null then aos_meta.id_of('persona', g.tenant, g.persona) end as persona_id, g.tools,
            jsonb_build_object('max_iterations', g.max_steps, 'max_tokens_per_turn', g.max_tokens, 'thinking_visible', g.thinking_visible,
-                              'pause_before_tool', g.pause_before_tool, 'pause_after_tool', g.pause_after_tool) as config
+                              'pause_before_tool', g.pause_before_tool, 'pause_after_tool', g.pause_after_tool,
+                              'auto_approve_tools', g.approve_from is distinct from 'low') as config
       from aos_agent.agents() g;
 
--- Its turns are worked by the principal that inserts it.  Without tools, it has those that only read, and a memory.
+-- Its turns are worked by the principal that inserts it.  Without tools, it has those that only read, and a memory.  Calls of
+-- a high risk wait for a person; with auto_approve_tools false, all calls do.
 create or replace function aos_agent.insert_agent()
     returns trigger language plpgsql
 as $$
 declare
+    _known   constant text[] := '{max_iterations,max_tokens_per_turn,thinking_visible,pause_before_tool,pause_after_tool,auto_approve_tools}';
     _persona text;
+    _unknown text;
 begin
     perform aos_auth.enter(new.tenant_id);
+    select k into _unknown from jsonb_object_keys(coalesce(new.config, '{}')) k where k <> all (_known) order by k limit 1;
+    if found then
+        raise exception 'unknown key "%" of config', _unknown
+            using errcode = '22023', hint = format('Known: %s.', array_to_string(_known, ', '));
+    end if;
     select p.name into _persona from aos_persona.persona p where p.persona_id = new.persona_id;
     if not found then
         raise exception 'persona % does not exist', new.persona_id using errcode = 'WA021';
     end if;
-    insert into agent.agent (tenant, name, persona, tools, max_steps, max_tokens, thinking_visible, pause_before_tool, pause_after_tool)
+    insert into agent.agent (tenant, name, persona, tools, max_steps, max_tokens, thinking_visible, pause_before_tool, pause_after_tool,
+                             approve_from)
     values (agent.current_tenant(), new.name, _persona, coalesce(new.tools, '{web_search,retrieve,remember,recall}'),
             coalesce((new.config -> 'max_iterations')::integer, 10), (new.config -> 'max_tokens_per_turn')::bigint,
             coalesce((new.config -> 'thinking_visible')::boolean, true), coalesce((new.config -> 'pause_before_tool')::boolean, false),
-            coalesce((new.config -> 'pause_after_tool')::boolean, false));
+            coalesce((new.config -> 'pause_after_tool')::boolean, false),
+            case when (new.config -> 'auto_approve_tools')::boolean is false then 'low' else 'high' end);
     perform agent.attach_worker(new.name);
     new.agent_id := aos_meta.id_of('agent', agent.current_tenant(), new.name);
     return new;

@@ -391,3 +391,67 @@ async def test_a_login_without_grants_reads_and_calls_nothing(
         await run_all(conn, f"select agent.grant_member('{later}')")
         async with session(dsn, user=later) as member:
             assert await rows(member, "select * from aos_agent.conversation") == []
+
+
+CALLED = """
+insert into aos_agent.agent (tenant_id, name, persona_id, tools, config)
+select tenant_id, 'careful', (select persona_id from aos_persona.persona), '{drop_it,web_search}', %s
+  from aos_auth.tenant where name = 'corp' returning 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "statuses"),
+    [
+        ("{}", ["awaiting_approval", "ready"]),
+        ('{"auto_approve_tools": true}', ["awaiting_approval", "ready"]),
+        ('{"auto_approve_tools": false}', ["awaiting_approval", "awaiting_approval"]),
+    ],
+)
+async def test_calls_wait_for_a_person(
+    conn: AsyncConnection, dsn: str, config: str, statuses: list[str]
+) -> None:
+    """All where the agent says so, those of a high risk always; and unknown keys are refused."""
+    await install_pgagentos(conn)
+    await run_all(
+        conn,
+        "create function drop_it() returns text language sql as $$ select 'gone' $$;"
+        "insert into agent.tool (name, kind, target, risk) values ('drop_it', 'sql', 'drop_it', 'high')",
+    )
+    async with admin(conn, dsn) as a:
+        await settle(a, "corp")
+        await refused(a, CALLED, '{"nonsense": 3}', state="22023")
+        await value(a, CALLED, config)
+        talk = await value(
+            a,
+            "insert into aos_agent.conversation (agent_id) select agent_id from aos_agent.agent"
+            " where name = 'careful' returning conversation_id",
+        )
+        found = []
+        for call in ("'drop_it', '{}'", "'web_search', '{\"query\": \"x\"}'"):
+            turn = await value(a, "select aos_agent.send_message(%s, 'Do it.')", talk)
+            made = await value(a, f"select aos_agent.process_tool_call(%s, {call})", turn)
+            found.append(made["status"])
+            await value(conn, "select agent.cancel(%s)", turn)
+        assert found == statuses
+
+
+async def test_a_sql_tool_of_an_agent_is_carried_out(conn: AsyncConnection, dsn: str) -> None:
+    """As the login that inserted the agent, without a word of the operator."""
+    await install_pgagentos(conn)
+    await run_all(
+        conn,
+        "create function greet() returns text language sql as $$ select 'hello' $$;"
+        "insert into agent.tool (name, kind, target, risk) values ('greet', 'sql', 'greet', 'low')",
+    )
+    async with admin(conn, dsn) as a:
+        await settle(a, "corp")
+        await value(a, CALLED.replace("{drop_it,web_search}", "{greet}"), "{}")
+        talk = await value(
+            a,
+            "insert into aos_agent.conversation (agent_id) select agent_id from aos_agent.agent"
+            " where name = 'careful' returning conversation_id",
+        )
+        turn = await value(a, "select aos_agent.send_message(%s, 'Greet.')", talk)
+        made = await value(a, "select aos_agent.process_tool_call(%s, 'greet', '{}')", turn)
+        assert (made["status"], made["result"]) == ("done", "hello")
