@@ -1,6 +1,6 @@
 """Build what answers questions: connections, the analyst role, a model, the schema."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -70,7 +70,7 @@ async def open_asker(  # noqa: PLR0913 - where, how, with which model
         health: circuit breakers that outlive the asker.
 
     Raises:
-        PreconditionError: the analyst role is missing or can write, or there is no model.
+        PreconditionError: the analyst role is missing or can write.
         ConfigError: the model does not exist.
         CircuitBreakerOpenError: the database failed several times.
     """
@@ -79,14 +79,15 @@ async def open_asker(  # noqa: PLR0913 - where, how, with which model
         open_reading(places, settings, health.database) as reading,
         AsyncExitStack() as stack,
     ):
-        if not isinstance(model, ModelSpec):
-            with translating():
-                async with reading.pool.connection() as conn:
-                    with asking_as(conn.info.user):
-                        specs = await attachments.load_models(conn)
-            model = choose_model(specs, model or settings.model)
-        chosen = health.models.wrap(_made(model, api_key))
-        stack.push_async_callback(chosen.aclose)
+        chosen, lacking = None, None
+        specs = {} if isinstance(model, ModelSpec) else await _specs(reading.pool)
+        try:
+            spec = _chosen(specs, model or settings.model)
+        except PreconditionError as error:
+            lacking = error
+        else:
+            chosen = health.models.wrap(_made(spec, api_key))
+            stack.push_async_callback(chosen.aclose)
         resources = AskResources(
             reading.pool,
             reading.statements,
@@ -94,8 +95,20 @@ async def open_asker(  # noqa: PLR0913 - where, how, with which model
             reading.catalog,
             settings.rows,
             settings.history_chars,
+            lacking=lacking,
         )
         yield Asker(resources, options, name=process_name())
+
+
+async def _specs(pool: Pool) -> Mapping[str, ModelSpec]:
+    with translating():
+        async with pool.connection() as conn:
+            with asking_as(conn.info.user):
+                return await attachments.load_models(conn)
+
+
+def _chosen(specs: Mapping[str, ModelSpec], model: str | ModelSpec | None) -> ModelSpec:
+    return model if isinstance(model, ModelSpec) else choose_model(specs, model)
 
 
 @asynccontextmanager

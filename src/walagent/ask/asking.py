@@ -115,6 +115,7 @@ class Asker:
         """
         check_question(text)
         check_session(session)
+        _ = self._resources.asked  # before anything is stored
         await self._resources.catalog.check()
         with translating():
             async with self._resources.pool.connection() as conn, conn.transaction():
@@ -146,6 +147,7 @@ class Asker:
         """
         check_question(text)
         check_session(session)
+        _ = self._resources.asked
         left = await self._claim_left(session, on_event)
         if left is not None:
             options = self._options.with_recorded(left.options)

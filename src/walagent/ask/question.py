@@ -33,7 +33,7 @@ from walagent.ask.statements import Statements
 from walagent.base.concurrency import first_of
 from walagent.domain.agent_spec import AgentSpec, Authority, RunLimits
 from walagent.domain.run import RunSpec, RunState, Step
-from walagent.errors import InvalidCallError, LeaseLostError
+from walagent.errors import InvalidCallError, LeaseLostError, PreconditionError
 from walagent.message import Reply
 from walagent.models.model import Model
 from walagent.moves import Acting, Asking, Call, End, Kind, Prompt, Recorded, RunEvent, fail
@@ -54,6 +54,7 @@ class AskResources:
 
     Args:
         pool: connections of the login that writes sessions, runs and steps.
+        model: None: there is none, and *lacking* says why; statements of one's own need none.
         catalog: describes what the analyst may read, with a question in mind.
         history: characters of earlier turns that are shown in full; older ones as a summary.
         lease: how long another process waits after this one was killed.
@@ -61,11 +62,23 @@ class AskResources:
 
     pool: Pool
     statements: Statements
-    model: Model
+    model: Model | None
     catalog: Catalog
     rows: int = 1000
     history: int = 12_000
     lease: timedelta = timedelta(seconds=10)
+    lacking: PreconditionError | None = None
+
+    @property
+    def asked(self) -> Model:
+        """The model.
+
+        Raises:
+            PreconditionError: there is none.
+        """
+        if self.model is None:
+            raise self.lacking or PreconditionError("there is no model")
+        return self.model
 
 
 class Question:
@@ -130,7 +143,7 @@ class Question:
         )
         return Resources(
             self._resources.pool,
-            lambda _name, _tenant: self._resources.model,
+            lambda _name, _tenant: self._resources.asked,
             {"question": kind},
             budgets=Budgets(None),
         )
@@ -138,7 +151,7 @@ class Question:
     @property
     def _spec(self) -> RunSpec:
         agent = AgentSpec(
-            "", self._resources.model.spec.name, limits=RunLimits(max_seconds=_LONGEST)
+            "", self._resources.asked.spec.name, limits=RunLimits(max_seconds=_LONGEST)
         )
         return RunSpec(self._asked.claim, agent, Authority(self._asked.claim.principal or ""))
 

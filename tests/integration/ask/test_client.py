@@ -21,6 +21,7 @@ from walagent.config import AskSettings
 from walagent.errors import (
     ConfigError,
     ModelUnauthorizedError,
+    PreconditionError,
     StatementRefusedError,
 )
 from walagent.message import ModelSpec
@@ -214,3 +215,22 @@ def test_the_package_has_no_other_attributes() -> None:
     """And says so as every module does."""
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = walagent.nonsense  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def test_a_statement_of_ones_own_needs_no_model(
+    conn: AsyncConnection, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question says what is missing, and is not stored; in the chat, too."""
+    for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(key, raising=False)
+    async with shell(conn, dsn, tmp_path, []) as on:
+        await run_all(conn, "update agent.model set name = 'x', enabled = false")
+        async with AsyncClient(dsn, settings=AskSettings(role=on.role)) as client:
+            assert list(await client.query("select count(*) from customer")) == [(60,)]
+            with pytest.raises(PreconditionError, match="no registered model"):
+                await client.ask(QUESTION)
+        given = "select count(*) from customer\nHow many?\nexit\n"
+        ended = await asyncio.to_thread(on.user.types, "chat", stdin=given)
+        assert "60" in ended.out, ended
+        assert "no registered model" in ended.err, ended
+        assert await value(conn, "select count(*) from agent.question") == 0
