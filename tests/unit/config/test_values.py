@@ -326,13 +326,3 @@ def test_every_key_is_explained_or_explains_itself() -> None:
     for name in ("AgentEntry", "Attach", "ModelEntry"):
         for key, schema in definitions[name]["properties"].items():
             assert "description" in schema or key in plain, f"{name}.{key}"
-
-
-def test_a_limit_within_which_no_call_is_possible_is_refused() -> None:
-    """If the file has the prices; otherwise PostgreSQL knows them."""
-    text = (
-        "models: {m: {provider: openai, input_price: 10, output_price: 50}}\nagents: {a: {model: m"
-    )
-    assert "one call of m can cost" in refusal(f"{text}, max_cost: 0.01}}}}")
-    assert read(f"{text}, max_cost: 0.05}}}}").agents["a"].max_cost == 0.05
-    assert read("agents: {a: {model: gpt-4o, max_cost: 0.000001}}")
