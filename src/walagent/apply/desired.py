@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import cast
 
 from walagent.config import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry, PersonaEntry
 from walagent.config.entries import COLUMNS
@@ -74,16 +74,12 @@ def wanted_attachment(
     Args:
         analyst: the role with which the tool query reads, if the entry names none.
     """
-    row = {COLUMNS.get(key, key): _plain(value) for key, value in entry if key != "name"}
+    times = {key: value.total_seconds() for key, value in entry if isinstance(value, timedelta)}
+    given = entry.model_dump(mode="json", exclude={"name"}) | times
+    row = {COLUMNS.get(key, key): value for key, value in given.items()}
     row |= {"relation": relation, "query_as": entry.query_as or analyst, "source": "file"}
     kept = {key for key in ("run_as", "paused") if row[key] is None}
     return {key: value for key, value in row.items() if key not in kept}
-
-
-def _plain(value: Any) -> Json:  # noqa: ANN401 - of any field
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return list(value) if isinstance(value, tuple) else value
 
 
 def wanted_budget(entry: BudgetEntry) -> dict[str, Json]:

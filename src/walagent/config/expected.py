@@ -21,7 +21,7 @@ _NOUNS: Final = {
 def expected(schema: Schema) -> str:
     """Say what a value must be."""
     match schema:
-        case {"anyOf": [*_, {"type": "array", "items": Mapping() as items}]}:
+        case {"anyOf": [*_, {"type": "array", "items": items}]}:
             return f"must be a list of {_words(items)}" if "enum" in items else "must be a list"
         case {"anyOf": [_, {"pattern": str(pattern)}]}:
             if "MB" in pattern:
@@ -38,7 +38,7 @@ def expected(schema: Schema) -> str:
 def choices(schema: Schema) -> Sequence[str]:
     """List the words that a key or each of its elements can be; empty: any."""
     match schema:
-        case {"anyOf": [*_, {"type": "array", "items": Mapping() as items}]}:
+        case {"anyOf": [*_, {"type": "array", "items": items}]}:
             return choices(items)
         case {"enum": [*words]}:
             return words
@@ -54,9 +54,11 @@ def schema_at(root: type[BaseModel], path: Sequence[str | int]) -> Schema | None
         match here:
             case {"properties": {**known}} if step in known:
                 found = known[step]
-            case {"additionalProperties": Mapping() as found} if isinstance(step, str):
+            case {"additionalProperties": found} if isinstance(step, str) and not isinstance(
+                found, bool
+            ):
                 pass
-            case {"items": Mapping() as found} | {"anyOf": [_, {"items": Mapping() as found}]}:
+            case {"items": found} | {"anyOf": [_, {"items": found}]}:
                 pass
             case _:
                 return None

@@ -175,7 +175,7 @@ async def test_a_wrong_value_has_the_same_error_at_each_door(
     assert await value(conn, "select count(*) from agent.agent") == 0
 
 
-def named(key: Key, bad: float | str) -> str:
+def named(key: Key, bad: Json) -> str:
     """The call with the value as a named argument."""
     arguments = {"name": "'desk'"} if key.name == "agent" else {"model": "'fake'", "name": "'desk'"}
     arguments[key.argument] = str(bad) if bad != "" else "''"
