@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from textwrap import fill
 from typing import Any
 
 from pydantic import BaseModel
@@ -59,8 +60,7 @@ create or replace function agent.attach(
     language sql
 as $$
     select agent_internal.attach(target, jsonb_build_object(
-{values},
-        'replace', replace))
+{values}))
 $$;
 comment on function agent.attach({types}) is 'Attach an agent to a table, with named arguments';
 """
@@ -77,7 +77,12 @@ def script() -> str:
             f"    {_ARGUMENTS.get(key, key)} {types[key]} default {_default(key, *keys[key])}"
             for key in order
         ),
-        values=",\n".join(f"        '{key}', {_ARGUMENTS.get(key, key)}" for key in order),
+        values=fill(
+            ", ".join(f"'{key}',\u00a0{_ARGUMENTS.get(key, key)}" for key in [*order, "replace"]),
+            width=110,
+            initial_indent=" " * 8,
+            subsequent_indent=" " * 8,
+        ).replace("\u00a0", " "),
         types=", ".join(["regclass", *types.values(), "boolean"]),
     )
 
