@@ -418,7 +418,7 @@ def test_whatever_is_quoted_comes_back(dsn: str, meaning: dict[str, Json]) -> No
 async def test_an_error_of_attach_is_shown_without_a_stack(
     conn: AsyncConnection, statement: str
 ) -> None:
-    """Psql prints the message, the hint, and one line of context: the function that was called."""
+    """Psql prints the message, the hint, and one line of context: the function that found it."""
     await run_all(conn, DESK)
     error = await refused(conn, statement)
     assert (error.diag.context or "").count("\n") == 0
