@@ -21,7 +21,7 @@ from walagent.ask.health import Health
 from walagent.ask.options import Options
 from walagent.ask.outcome import QuestionEvent, QuestionResult
 from walagent.config import AskSettings
-from walagent.config.dsn import Places
+from walagent.config.dsn import places_of
 from walagent.errors import ConfigError
 from walagent.message import ModelSpec
 from walagent.rows.rows import Rows
@@ -150,7 +150,7 @@ class AsyncClient:
                 raise ConfigError("no database given", hint='Use Client("postgresql://…").')
             self._asker = await self._stack.enter_async_context(
                 open_asker(
-                    Places(self._dsn, self._dsn, token=self._token),
+                    places_of(self._dsn, self._token),
                     self._settings,
                     self._options,
                     model=self._model,

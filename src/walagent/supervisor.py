@@ -22,7 +22,7 @@ from walagent.ask.plan import Plan, PlanStep, StepType
 from walagent.ask.results import StepResult
 from walagent.client import AsyncClient
 from walagent.config import AskSettings
-from walagent.config.dsn import Places
+from walagent.config.dsn import Places, places_of
 from walagent.errors import (
     CircuitBreakerOpenError,
     ConfigError,
@@ -234,7 +234,7 @@ class Supervisor:
     def _places(self) -> Places:
         if not self._dsn:
             raise ConfigError("no database given", hint='Use Supervisor(db_url="postgresql://…").')
-        return Places(self._dsn, self._dsn)
+        return places_of(self._dsn)
 
     async def _index(self) -> IndexSummary:
         places, breaker = self._places(), self._health.database

@@ -19,6 +19,7 @@ as $$ select _state in ('approved', 'rejected', 'expired') $$;
 create or replace function agent_internal.expire_approvals()
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     with due as (
@@ -35,6 +36,7 @@ comment on function agent_internal.expire_approvals() is 'Expire approvals';
 create or replace function agent_internal.decide(_id bigint, _state text, _reason text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.approval set state = _state, reason = _reason where id = _id;
@@ -138,6 +140,7 @@ create or replace function agent_internal.insert_approval(
 )
     returns agent.approval
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _agent constant text := (select v.definition ->> 'agent' from agent.attachment_version v
@@ -156,23 +159,43 @@ begin
 end;
 $$;
 
--- Request an approval for one tool call, release the run until the decision, and notify people.
+-- Request an approval for one tool call of a run that the caller has locked, release the run until the decision, and
+-- notify people.
+--
+-- Args: _seq: as in agent_internal.insert_step().
+create or replace function agent_internal.await_approval(
+    _run agent.run, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name, _ttl interval,
+    _tokens bigint, _cost numeric
+)
+    returns bigint
+    language plpgsql
+    set enable_seqscan = off
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _new constant agent.approval := agent_internal.insert_approval(_run, _call_id, _tool, _arguments, _run_as, _ttl);
+begin
+    perform agent_internal.insert_step(_run.id, _seq, 'approval', jsonb_build_object(
+        'approval', _new.id, 'call_id', _call_id, 'tool', _tool, 'digest', _new.digest));
+    perform agent_internal.park_locked(_run.id, 'waiting_approval', null, true, null, _tokens, _cost);
+    perform pg_notify('walagent_approvals', _new.id::text);
+    return _new.id;
+end;
+$$;
+
+-- The same, for a run that the caller holds.
 create or replace function agent_internal.ask_approval(
     _run bigint, _lease bigint, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name,
     _ttl interval, _tokens bigint, _cost numeric
 )
     returns bigint
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
-declare
-    _new constant agent.approval := agent_internal.insert_approval(
-        (select r from agent.run r where r.id = _run), _call_id, _tool, _arguments, _run_as, _ttl);
 begin
-    perform agent_internal.record_step(_run, _lease, _seq, 'approval', jsonb_build_object(
-        'approval', _new.id, 'call_id', _call_id, 'tool', _tool, 'digest', _new.digest));
-    perform agent_internal.park_run(_run, _lease, 'waiting_approval', null, true, null, _tokens, _cost);
-    perform pg_notify('walagent_approvals', _new.id::text);
-    return _new.id;
+    perform agent_internal.fence(_run, _lease);
+    return agent_internal.await_approval((select r from agent.run r where r.id = _run), _seq, _call_id, _tool, _arguments,
+                                         _run_as, _ttl, _tokens, _cost);
 end;
 $$;
 
@@ -313,6 +336,7 @@ $$;
 create or replace function agent.approve(id bigint, arguments jsonb)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.approval a
@@ -331,6 +355,7 @@ comment on function agent.approve(bigint, jsonb) is 'Approve a pending tool call
 create or replace function agent.answer(id bigint, text text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not exists (select from agent.approval p join agent.tool t on t.name = p.tool and t.kind = 'builtin' and t.target = 'ask_human'

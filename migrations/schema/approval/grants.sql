@@ -12,6 +12,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.reject_calls(bigint[], text)', 'execute', '{runner,approver}'),
     ('function', 'agent_internal.approves_risk(text, agent.attachment)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.ask_approval(bigint, bigint, integer, text, text, jsonb, name, interval, bigint, numeric)', 'execute', '{runner}'),
+    ('function', 'agent_internal.await_approval(agent.run, integer, text, text, jsonb, name, interval, bigint, numeric)', 'execute', '{runner}'),
     ('function', 'agent_internal.call_digest(bigint, text, text, jsonb)', 'execute', '{runner,approver}'),
     ('function', 'agent_internal.check_edit(agent.approval, jsonb)', 'execute', '{runner,approver}'),
     ('function', 'agent_internal.decide(bigint, text, text)', 'execute', '{approver}'),

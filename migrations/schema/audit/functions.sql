@@ -3,6 +3,7 @@
 create or replace function agent_internal.number_audit()
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if exists (select from agent_internal.audit_entry) then
@@ -17,6 +18,7 @@ $$;
 create or replace function agent_internal.seal(_durable text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     execute 'close all';

@@ -1,6 +1,7 @@
 create or replace function agent_internal.present_database(out system_id text, out oid oid)
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     system_id := '';

@@ -3,6 +3,7 @@ create or replace function agent_internal.edit_distance(_a text, _b text)
     returns integer
     language plpgsql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _row  integer[] := array(select generate_series(0, length(_b)));

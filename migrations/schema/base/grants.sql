@@ -1,5 +1,5 @@
 insert into agent_internal.privilege (kind, object, privilege, capabilities) values
-    ('table', 'agent_internal.code_object', 'select', '{runner}'),
+    ('table', 'agent_internal.code_object', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.migration', 'select', '{runner}'),
     ('table', 'agent_internal.apply_lock', 'select', '{runner}'),
     ('table', 'agent_internal.database', 'select', '{runner}'),

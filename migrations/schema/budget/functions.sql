@@ -39,6 +39,7 @@ as $$ select trim_scale(round(_value, 6))::text $$;
 create or replace function agent_internal.release(_run bigint, _but_lease bigint default null, _call integer default null)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform from agent_internal.budget_use
@@ -65,6 +66,7 @@ $$;
 create or replace function agent_internal.release_lost()
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _budgets bigint[];
@@ -120,6 +122,7 @@ $$;
 create or replace function agent_internal.count_budget_version()
     returns trigger
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     new.version := old.version + 1;
@@ -127,28 +130,39 @@ begin
 end;
 $$;
 
--- Release a run whose call exceeds a budget until the budget allows it.  With the lock, either a change of the budget is
--- visible here and the run does not wait, or the transaction that commits it sees the waiting run.
+-- Release a run that the caller has locked, whose call exceeds a budget, until the budget allows it.  With the lock, either
+-- a change of the budget is visible here and the run does not wait, or the transaction that commits it sees the waiting run.
 --
 -- Reservations of other calls of the run are released.
 --
 -- Args: _refusal: the result of agent_internal.reserve().
+create or replace function agent_internal.await_budget(_run bigint, _refusal jsonb, _tokens bigint, _cost numeric)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _same boolean;
+begin
+    perform agent_internal.share_lock('budget');
+    _same := exists (select from agent.budget
+                     where tenant = (select r.tenant from agent.run r where r.id = _run) and name = _refusal ->> 'budget' and version = (_refusal ->> 'version')::integer);
+    perform agent_internal.park_locked(_run, 'waiting_retry',
+                                       case when _same then (_refusal ->> 'wait')::double precision else 0 end * interval '1 second',
+                                       true, _refusal - '{version,wait}'::text[], _tokens, _cost, true);
+end;
+$$;
+
+-- The same, for a run that the caller holds.
 create or replace function agent_internal.wait_for_budget(_run bigint, _lease bigint, _refusal jsonb, _tokens bigint, _cost numeric)
     returns void
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-declare
-    _same boolean;
 begin
     perform agent_internal.fence(_run, _lease);
-    perform agent_internal.share_lock('budget');
-    _same := exists (select from agent.budget
-                     where tenant = (select r.tenant from agent.run r where r.id = _run) and name = _refusal ->> 'budget' and version = (_refusal ->> 'version')::integer);
-    perform agent_internal.park_run(_run, _lease, 'waiting_retry',
-                           case when _same then (_refusal ->> 'wait')::double precision else 0 end * interval '1 second',
-                           true, _refusal - '{version,wait}'::text[], _tokens, _cost, true);
+    perform agent_internal.await_budget(_run, _refusal, _tokens, _cost);
 end;
 $$;
 comment on function agent_internal.wait_for_budget(bigint, bigint, jsonb, bigint, numeric) is 'Release a run that the caller holds until a budget allows its call';
@@ -185,6 +199,7 @@ create or replace function agent_internal.refusal(
     out refusal jsonb
 )
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _money  constant boolean := coalesce(_use.spent_cost + _use.reserved_cost + _cost > _budget.max_cost, false);
@@ -236,6 +251,7 @@ $$;
 create or replace function agent_internal.question_refusal(_budget agent.budget, _run bigint, _tokens bigint, _cost numeric, out refusal jsonb)
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _used  record;
@@ -361,6 +377,7 @@ comment on function agent_internal.reserve(bigint, bigint, integer, text, bigint
 create or replace function agent_internal.settle(_run bigint, _lease bigint, _call integer, _usage integer[], _cost numeric)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _now     constant timestamptz := agent_internal.now();

@@ -7,6 +7,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent_internal.budget_use', 'select', '{viewer}'),
     ('table', 'agent_internal.budget_use', 'select, update', '{runner}'),
     ('sequence', 'agent.budget_id_seq', 'usage', '{runner,developer}'),
+    ('function', 'agent_internal.await_budget(bigint, jsonb, bigint, numeric)', 'execute', '{runner}'),
     ('function', 'agent_internal.period_end(text, timestamp with time zone)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.period_start(text, timestamp with time zone)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.question_refusal(agent.budget, bigint, bigint, numeric)', 'execute', '{runner}'),

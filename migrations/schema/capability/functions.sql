@@ -91,47 +91,55 @@ create or replace function agent.grant_member(role name)
 as $$ select agent_internal.grant_capability('member', role) $$;
 comment on function agent.grant_member(name) is 'Allow a role to take part in threads, for itself or for principals whose tokens it has';
 
--- Give the functions with the rights of the owner of the schema to a role that row-level security applies to, if it does
--- not apply to the owner.
+-- The functions of walagent that belong to the wrong role: after a restore without owners, REASSIGN OWNED, or ALTER FUNCTION.
+--
+-- They belong to the owner of the schema; if row-level security does not apply to it, those with the rights of their owner
+-- to walagent_definer.  Otherwise they read and write all tenants, or their owner can replace what the daemon calls.
+create or replace function agent_internal.misowned_functions()
+    returns table (function regprocedure, owner name, wanted name)
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select p.oid, pg_get_userbyid(p.proowner), w.wanted
+      from pg_proc p
+           join pg_namespace n on n.oid = p.pronamespace and n.nspname in ('agent', 'agent_internal', 'agent_signed')
+           join agent_internal.code_object c on c.object = format('function %s', p.oid::regprocedure)
+           cross join (select r.rolname, r.rolsuper from pg_namespace i join pg_roles r on r.oid = i.nspowner
+                        where i.nspname = 'agent_internal') o
+           cross join lateral (
+               select case when o.rolsuper and p.prosecdef and n.nspname <> 'agent_signed'
+                                and p.oid not in (select f.function from agent_internal.owner_function f)
+                           then 'walagent_definer' else o.rolname end) as w (wanted)
+     where pg_get_userbyid(p.proowner) <> w.wanted
+     order by 1
+$$;
+comment on function agent_internal.misowned_functions() is 'Functions of walagent that belong to the wrong role';
+
+-- Give the functions to the roles that they belong to.  Raises 42501 if the caller may not.
 create or replace function agent_internal.restrict_definers()
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _owner    name;
-    _function regprocedure;
+    _each record;
 begin
-    select r.rolname into _owner
-      from pg_namespace n join pg_roles r on r.oid = n.nspowner
-     where n.nspname = 'agent_internal' and r.rolsuper;
-    if _owner is null then
-        return;
+    if (select r.rolsuper from pg_namespace n join pg_roles r on r.oid = n.nspowner where n.nspname = 'agent_internal') then
+        if not exists (select from pg_roles where rolname = 'walagent_definer') then
+            begin
+                create role walagent_definer nologin;
+            exception when duplicate_object or unique_violation then
+                null;  -- another database of the server creates it now
+            end;
+        end if;
+        grant usage on schema agent, agent_internal to walagent_definer;
+        grant select, insert, update, delete on all tables in schema agent, agent_internal to walagent_definer;
+        grant usage on all sequences in schema agent, agent_internal to walagent_definer;
+        grant execute on all functions in schema agent, agent_internal to walagent_definer;
     end if;
-    if not exists (select from pg_roles where rolname = 'walagent_definer') then
-        begin
-            create role walagent_definer nologin;
-        exception when duplicate_object or unique_violation then
-            null;  -- another database of the server creates it now
-        end;
-    end if;
-    grant usage on schema agent, agent_internal to walagent_definer;
-    grant select, insert, update, delete on all tables in schema agent, agent_internal to walagent_definer;
-    grant usage on all sequences in schema agent, agent_internal to walagent_definer;
-    grant execute on all functions in schema agent, agent_internal to walagent_definer;
-    for _function in
-        select p.oid from pg_proc p join pg_roles r on r.oid = p.proowner
-         where p.pronamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace)
-           and p.prosecdef and r.rolname = _owner
-           and p.oid not in (select f.function from agent_internal.owner_function f)
-    loop
-        execute format('alter function %s owner to walagent_definer', _function);
-    end loop;
-    for _function in
-        select p.oid from pg_proc p join agent_internal.owner_function f on f.function = p.oid
-         where p.proowner = to_regrole('walagent_definer')
-    loop
-        execute format('alter function %s owner to %I', _function, _owner);
+    for _each in select * from agent_internal.misowned_functions() loop
+        execute format('alter function %s owner to %I', _each.function, _each.wanted);
     end loop;
 end;
 $$;

@@ -1,5 +1,6 @@
 insert into agent_internal.privilege (kind, object, privilege, capabilities) values
     ('table', 'agent_internal.holder', 'select', '{runner}'),
-    ('table', 'agent_internal.owner_function', 'select', '{runner}'),
+    ('table', 'agent_internal.owner_function', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.privilege', 'select', '{runner}'),
+    ('function', 'agent_internal.misowned_functions()', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.restrict_definers()', 'execute', '{runner}');

@@ -1,6 +1,6 @@
 -- What each capability may do: `grant PRIVILEGE on KIND OBJECT`.  The files called grants.sql write it.
 create table agent_internal.privilege (
-    kind         text not null check (kind in ('table', 'sequence', 'function')),
+    kind         text not null check (kind in ('schema', 'table', 'sequence', 'function')),
     object       text not null,
     privilege    text not null,
     capabilities text[] not null check (capabilities <@ '{runner,viewer,approver,developer,asker,member}'),

@@ -38,6 +38,7 @@ create or replace function agent_internal.advance_checkpoint(
 )
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.checkpoint

@@ -6,6 +6,7 @@ create or replace function agent_internal.check_model(_agent agent.agent, _tools
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _model agent.model;

@@ -21,3 +21,4 @@ comment on column agent.egress_rule.port is 'Exact port';
 comment on column agent.egress_rule.methods is 'Methods that are allowed';
 comment on column agent.egress_rule.max_bytes is 'Maximum size of a request''s body, and of what is read of the answer';
 comment on column agent.egress_rule.requests_per_minute is 'Maximum requests in any minute, by all processes together';
+comment on column agent.egress_rule.made_by is 'Role whose members may change the rules of the tenant';

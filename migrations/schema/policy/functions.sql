@@ -19,10 +19,56 @@ begin
 end;
 $$;
 
+-- Whether the caller may change what a role has decided.  Of a role that is gone: only the owner of the schema.
+create or replace function agent_internal.may_overrule(_role name)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select pg_has_role(current_user, coalesce((select r.oid from pg_roles r where r.rolname = _role),
+                                              (select n.nspowner from pg_namespace n where n.nspname = 'agent_internal')), 'member')
+$$;
+
+-- Who deletes a policy could have changed it.
+create or replace function agent_internal.keep_policy()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not agent_internal.may_overrule(old.run_as) then
+        raise exception 'must be a member of role "%" to change or delete its policy "%"', old.run_as, old.name using errcode = '42501';
+    end if;
+    return case tg_op when 'DELETE' then old else new end;
+end;
+$$;
+
+-- The egress rules of a tenant are changed by who could have made them all: one more allows more, and none allow all.
+create or replace function agent_internal.keep_egress_rules()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _tenant constant text := case tg_op when 'DELETE' then old.tenant else new.tenant end;
+    _other  name;
+begin
+    select r.made_by into _other from agent.egress_rule r
+     where r.tenant in (_tenant, old.tenant) and not agent_internal.may_overrule(r.made_by) limit 1;
+    if found or tg_op <> 'DELETE' and not agent_internal.may_overrule(new.made_by) then
+        raise exception 'must be a member of role "%" to change the egress rules of tenant "%"', coalesce(_other, new.made_by), _tenant
+            using errcode = '42501';
+    end if;
+    return case tg_op when 'DELETE' then old else new end;
+end;
+$$;
+
 -- Functions are called by their qualified name, and no operator is used: the search_path is still that of the caller.
 create or replace function agent_internal.check_policy()
     returns trigger
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     new := agent_internal.checked_policy(tg_op, old, new, pg_catalog.current_schemas(false));
@@ -66,6 +112,7 @@ $$;
 --       _tenant: NULL: that of the caller.
 -- Returns: action: allow, deny, require (a person has to approve); reason, policy: of that action, NULL if no policy has allowed it;
 --          call: as changed by policies.
+-- A policy that allows ends the policies that its role could change, and not those of a stronger one.
 -- Raises WA016 if the role of a policy has no trampoline: the worker makes it, and asks again.
 create or replace function agent_internal.decide_policy(_point text, _phase text, _call jsonb, _tenant text default null)
     returns jsonb
@@ -81,6 +128,7 @@ declare
     _applies  boolean;
     _reason   text;
     _state    text;
+    _allowed  name;  -- the role of the policy that has allowed it: only policies of others are asked from there on
 begin
     _tenant := coalesce(_tenant, agent.current_tenant());
     if _tenant is null or _call is null then
@@ -94,6 +142,7 @@ begin
          where p.tenant = _tenant and p.point = _point and p.phase = _phase and p.enabled
          order by p.priority, p.name
     loop
+        continue when _allowed is not null and (_policy.action = 'transform' or pg_has_role(_allowed, _policy.run_as, 'member'));
         _reason := coalesce(nullif(_policy.message, ''), format('policy "%s"', _policy.name));
         begin
             _applies := true;
@@ -128,7 +177,7 @@ begin
                 if _verdict ->> 'action' = 'allow' then
                     _verdict := _verdict || jsonb_build_object('policy', _policy.name);
                 end if;
-                exit;
+                _allowed := coalesce(_allowed, _policy.run_as);
             when 'transform' then _call := _found::jsonb;
             else
                 _verdict := jsonb_build_object('action', 'require', 'reason', _reason, 'policy', _policy.name);

@@ -7,7 +7,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.checked_policy(text, agent.policy, agent.policy, name[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.decide_policy(text, text, jsonb, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.evaluate(agent.policy, text, jsonb)', 'execute', '{runner}'),
-    ('function', 'agent_internal.make_policy_trampolines()', 'execute', '{runner}');
+    ('function', 'agent_internal.make_policy_trampolines()', 'execute', '{runner}'),
+    ('function', 'agent_internal.may_overrule(name)', 'execute', '{runner,developer}');
 
 insert into agent_internal.owner_function (function) values
     ('agent_internal.check_egress(text, text, text, jsonb)'),

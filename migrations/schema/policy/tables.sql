@@ -40,5 +40,6 @@ create table agent.egress_rule (
                             check (methods <@ '{GET,HEAD,POST,PUT,PATCH,DELETE}' and cardinality(methods) > 0),
     max_bytes           integer not null default 1048576 check (max_bytes between 1 and 1048576),
     requests_per_minute integer not null default 60 check (requests_per_minute between 1 and 6000),
+    made_by             name not null default current_user,
     primary key (tenant, scheme, host, port)
 );

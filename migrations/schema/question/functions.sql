@@ -3,6 +3,7 @@
 create or replace function agent_internal.end_abandoned_questions()
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if agent_internal.expire_leases('question') <> '{}' then

@@ -21,6 +21,7 @@ $$;
 create or replace function agent_internal.wake_queues(_queues bigint[])
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent_internal.queue set queued = true

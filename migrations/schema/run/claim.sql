@@ -7,6 +7,7 @@
 create or replace function agent_internal.return_slots(_queues bigint[], _counts integer[])
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform from agent_internal.queue where id = any (_queues) order by id for no key update;
@@ -32,6 +33,7 @@ create or replace function agent_internal.claim_from_queue(
     _queue agent_internal.queue, _want integer, _run bigint, out taken bigint[], out more boolean
 )
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _id      constant bigint := _queue.id;
@@ -82,6 +84,7 @@ create or replace function agent_internal.claim_in_order(
     _id bigint, _tenant text, _want integer, _run bigint, out taken bigint[], out more boolean
 )
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _window bigint[];
@@ -305,6 +308,7 @@ comment on function agent_internal.heartbeat(text, bigint[], bigint[], interval)
 create or replace function agent_internal.check_claim(_kinds text[], _queue bigint, _done_queues bigint[])
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform agent_internal.check_database();
@@ -342,6 +346,7 @@ create or replace function agent_internal.check_holder(_run bigint)
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not agent_internal.is_runner()
@@ -396,6 +401,7 @@ comment on function agent_internal.tenants_in_turn(bigint, text, integer) is 'Th
 create or replace function agent_internal.pick_queues(_slots integer, _kinds text[], _queue bigint, _shut bigint[])
     returns setof agent_internal.queue
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if _queue is not null then

@@ -3,6 +3,7 @@
 create or replace function agent_internal.unblock(_run bigint)
     returns boolean
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.run set blocked_by = null where blocked_by = _run;
@@ -41,6 +42,7 @@ comment on function agent_internal.finish_with_step(bigint, bigint, integer, tex
 create or replace function agent_internal.release_runs(_worker text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _queues bigint[];
@@ -70,9 +72,32 @@ begin
 end;
 $$;
 
--- Release a run without ending it: until a time, until a person has decided, or for any worker to claim.
+-- Release a run that the caller has locked: until a time, until a person has decided, or for any worker to claim.
 --
 -- Args: _refund: do not count the attempt, because the wait is no failure of the run.
+create or replace function agent_internal.park_locked(
+    _run bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb, _tokens bigint, _cost numeric,
+    _reserved boolean default false
+)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    update agent.run
+       set state = _state, lease_expires_at = null, error = _error, tokens = _tokens, cost = _cost,
+           next_attempt_at = case when _state = 'waiting_retry' then agent_internal.now() + _delay end,
+           attempt = greatest(0, attempt - _refund::integer)
+     where id = _run;
+    if _reserved then
+        perform agent_internal.release(_run);
+    end if;
+end;
+$$;
+
+-- Release a run that the caller holds without ending it.
+--
+-- Args: as agent_internal.park_locked().
 create or replace function agent_internal.park_run(
     _run bigint, _lease bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb,
     _tokens bigint, _cost numeric, _reserved boolean default false
@@ -87,14 +112,7 @@ begin
     if _state not in ('pending', 'waiting_retry') and not agent_internal.is_runner() then
         raise exception 'role "%" may not let run % wait for a person', agent.current_principal(), _run using errcode = '42501';
     end if;
-    update agent.run
-       set state = _state, lease_expires_at = null, error = _error, tokens = _tokens, cost = _cost,
-           next_attempt_at = case when _state = 'waiting_retry' then agent_internal.now() + _delay end,
-           attempt = greatest(0, attempt - _refund::integer)
-     where id = _run;
-    if _reserved then
-        perform agent_internal.release(_run);
-    end if;
+    perform agent_internal.park_locked(_run, _state, _delay, _refund, _error, _tokens, _cost, _reserved);
 end;
 $$;
 comment on function agent_internal.park_run(bigint, bigint, agent.run_state, interval, boolean, jsonb, bigint, numeric, boolean) is 'Release a run that the caller holds without ending it';
@@ -103,6 +121,7 @@ create or replace function agent_internal.record_many(_records jsonb)
     returns table (run_id bigint, unblocked boolean, failed text)
     language plpgsql
     set plan_cache_mode = force_generic_plan  -- planning for each length of the arrays costs more than executing
+    set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -27,6 +27,7 @@ $$;
 create or replace function agent_internal.check_transition()
     returns trigger
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not agent_internal.may_follow(old.state, new.state) then

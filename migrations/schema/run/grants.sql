@@ -46,6 +46,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.may_follow(agent.run_state, agent.run_state)', 'execute', '{runner}'),
     ('function', 'agent_internal.may_hold(text, name, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.next_lease(bigint)', 'execute', '{runner}'),
+    ('function', 'agent_internal.park_locked(bigint, agent.run_state, interval, boolean, jsonb, bigint, numeric, boolean)', 'execute', '{runner}'),
     ('function', 'agent_internal.park_run(bigint, bigint, agent.run_state, interval, boolean, jsonb, bigint, numeric, boolean)', 'execute', '{runner,asker}'),
     ('function', 'agent_internal.pick_queues(integer, text[], bigint, bigint[])', 'execute', '{runner}'),
     ('function', 'agent_internal.prevent_starts()', 'execute', '{runner}'),

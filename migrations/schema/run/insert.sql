@@ -30,6 +30,7 @@ comment on function agent_internal.defer_changes(integer, jsonb) is 'Store chang
 create or replace function agent_internal.accept_deferred(_run bigint, _lease bigint, _change jsonb, _key text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform agent_internal.fence(_run, _lease);
@@ -45,6 +46,7 @@ comment on function agent_internal.accept_deferred(bigint, bigint, jsonb, text) 
 create or replace function agent_internal.insert_backfill_runs(_generation integer, _runs jsonb)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     -- As in agent.retry(): until this commits, no run of the same ordering key starts as it is inserted.
@@ -79,6 +81,7 @@ create or replace function agent_internal.ingest(
     returns jsonb
     language plpgsql
     set enable_seqscan = off
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _started jsonb;
@@ -131,6 +134,7 @@ create or replace function agent_internal.insert_runs(_generation integer, _runs
     returns bigint
     language plpgsql
     set enable_seqscan = off  -- after an analyze of a full queue, the planner would read it whole
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _count bigint;

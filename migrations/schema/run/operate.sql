@@ -235,6 +235,7 @@ comment on function agent.cancel_runs(bigint[], text) is 'Cancel many runs, or n
 create or replace function agent.resume_run(run_id bigint)
     returns integer
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _ids constant bigint[] := array(select a.id from agent.approval a

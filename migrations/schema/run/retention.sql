@@ -54,6 +54,7 @@ comment on function agent_internal.prune_some(interval, interval, bigint, intege
 create or replace function agent.prune(keep interval, max_runs integer default 10000, keep_decided interval default null)
     returns integer
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _some  record;

@@ -8,6 +8,7 @@
 create or replace function agent_internal.expire_leases(_kind text default null, _queue bigint default null)
     returns bigint[]
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _queues bigint[];
@@ -44,6 +45,7 @@ comment on function agent_internal.expire_leases(text, bigint) is 'Release runs 
 create or replace function agent_internal.wake_due()
     returns bigint[]
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _retried   bigint[];
@@ -114,6 +116,7 @@ comment on function agent_internal.runs_in_circles() is 'Runs that block one ano
 create or replace function agent_internal.repair_hints(_queues bigint[])
     returns boolean
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _wrong bigint[];
@@ -217,6 +220,7 @@ comment on function agent_internal.tick_age() is 'Seconds since the last tick of
 create or replace function agent_internal.tick()
     returns double precision
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _queues bigint[];

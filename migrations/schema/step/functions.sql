@@ -44,6 +44,7 @@ as $$ select concat(pg_backend_pid(), ' ', extract(epoch from transaction_timest
 create or replace function agent_internal.lock_run(_run bigint, _lease bigint)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _held record;
@@ -71,6 +72,7 @@ $$;
 create or replace function agent_internal.fence(_run bigint, _lease bigint)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform agent_internal.check_holder(_run);
@@ -91,6 +93,7 @@ create or replace function agent_internal.insert_step(
 )
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if exists (select from agent_internal.cancel_request c where c.run_id = _run) then

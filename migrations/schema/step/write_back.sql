@@ -5,6 +5,7 @@ create or replace function agent_internal.sign_write(_what text, _xid xid8)
     returns text
     language plpgsql  -- keeps its plan; a function in SQL is planned for each call
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _key    constant bytea := (select key from agent_internal.secret);
@@ -84,6 +85,7 @@ $$;
 create or replace function agent_internal.begin_write(_run bigint, _lease bigint)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _what text;

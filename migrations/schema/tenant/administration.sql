@@ -324,6 +324,13 @@ end;
 $$;
 comment on function agent.revoke_role(name, text, text) is 'Revoke a role of a principal at once';
 
+create or replace function agent_internal.random_token()
+    returns text
+    language sql
+    volatile
+    set search_path = pg_catalog, pg_temp
+as $$ select 'wla_' || translate(encode(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'base64'), '+/=', '-_') $$;
+
 -- Create a token, as an admin.  It is returned once: only its digest is stored.
 --
 -- A login can also create one for itself that only reads and expires within 12 hours; who acts by a token cannot, or a
@@ -358,7 +365,7 @@ begin
         raise exception 'the token of the caller lacks a scope of the new one' using errcode = '42501',
             hint = format('It can give: %s.', array_to_string(_own, ', '));
     end if;
-    token := 'wla_' || translate(encode(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'base64'), '+/=', '-_');
+    token := agent_internal.random_token();
     insert into agent.token as t (tenant, principal, label, digest, scopes, expires_at)
     values (tenant, principal, label, sha256(convert_to(token, 'utf8')), scopes, expires_at)
     returning t.id into id;

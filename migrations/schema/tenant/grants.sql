@@ -22,6 +22,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.revoke_role(name, text, text)', 'execute', '{runner,viewer,developer,member}'),
     ('function', 'agent.revoke_token(uuid)', 'execute', '{runner,viewer,developer,member}'),
     ('function', 'agent.tenant_contents(text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.exchange_code(text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.open_session(text)', 'execute', '{runner}'),
     ('function', 'agent_internal.act_as_principal(text, text, text[], timestamp with time zone)', 'execute', '{runner}'),
     ('function', 'agent_internal.administered(text, name)', 'execute', '{runner}'),
     ('function', 'agent_internal.administers_until()', 'execute', '{runner}'),

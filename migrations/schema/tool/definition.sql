@@ -322,7 +322,11 @@ begin
         if _function is null then
             _function := agent_internal.find_function(coalesce(_row.target, _name), _attachment.search_path);
         end if;
-        if _function is null then
+        if _function is null and _row.target is not null then
+            raise exception 'function "%" of tool "%" does not exist', _row.target, _name
+                using errcode = 'WA011',
+                      hint = 'agent.tool.target is a name, or a signature such as "f(integer, text)", with the schema unless it is in the search_path.';
+        elsif _function is null then
             raise exception 'tool "%" does not exist', _name
                 using errcode = 'WA011',
                       hint = 'A tool is a row of agent.tool or a function in the search_path. '

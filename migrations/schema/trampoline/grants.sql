@@ -3,13 +3,17 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.check_reader(name, oid, text[])', 'execute', '{runner}'),
     ('function', 'agent_internal.close_trampoline(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.make_trampoline(name)', 'execute', '{runner}'),
+    ('function', 'agent_internal.make_trampoline_of_member(name)', 'execute', '{asker}'),
     ('function', 'agent_internal.open_trampoline(name)', 'execute', '{runner}'),
+    ('function', 'agent_internal.read_as_member(name, text, text)', 'execute', '{asker}'),
     ('function', 'agent_internal.trampoline_body()', 'execute', '{runner}'),
     ('function', 'agent_internal.trampoline_of(name)', 'execute', '{runner}');
 
 insert into agent_internal.owner_function (function) values
     ('agent_internal.close_trampoline(name)'),
+    ('agent_internal.make_trampoline_of_member(name)'),
     ('agent_internal.open_trampoline(name)'),
+    ('agent_internal.read_as_member(name, text, text)'),
     ('agent_signed.call_tool(text, bytea)'),
     ('agent_signed.close_step(text, bytea)'),
     ('agent_signed.execute_as(text, bytea)'),

@@ -23,13 +23,14 @@ create or replace function agent_internal.open_calls_json(_run bigint)
     stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select coalesce(jsonb_agg(jsonb_build_object('call_id', c.call_id, 'tool', c.tool, 'arguments', c.arguments)), '[]')
+    select coalesce(jsonb_agg(jsonb_build_object('call_id', c.call_id, 'tool', c.tool, 'name', c.tool, 'arguments', c.arguments)), '[]')
       from agent_internal.open_calls(_run) c
 $$;
 
 create or replace function agent_internal.no_such_call(_turn agent.run, _tool text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     raise exception 'no call of "%" in turn % waits for a result', _tool, _turn.id
@@ -84,7 +85,7 @@ as $$
          where _arguments ? (a ->> 'name')
     ), parts as (
         select format('%I.%I(%s)', _tool ->> 'schema', _tool ->> 'function', coalesce(arguments, '')) as call,
-               coalesce(format('jsonb_to_record($1) as g (%s)', types), '(select) as g') as source
+               case when types is null then '(select) as g' else format('jsonb_to_record($1) as g (%s)', types) end as source
           from given
     )
     select case when (_tool -> 'returns_set')::boolean
@@ -228,7 +229,10 @@ begin
             return agent_internal.refuse_own_call(_turn, _call.call_id, _call.tool, _verdict ->> 'reason');
         elsif _decision.id is null and (_verdict ->> 'action' <> 'allow' or coalesce((_tool -> 'approval')::boolean, false)
                                         or _tool ->> 'target' = 'ask_human' and _tool ->> 'kind' = 'builtin') then
-            perform agent_internal.park_for_approval(_turn, _def, _call.call_id, _call.tool, _given);
+            perform agent_internal.await_approval(
+                _turn, null, _call.call_id, _call.tool, _given, (_def ->> 'run_as')::name,
+                make_interval(secs => (_def ->> 'approval_seconds')::double precision), s.tokens, s.cost)
+               from agent_internal.spent_of(_turn.id) s;
             return jsonb_build_object('status', 'awaiting_approval', 'call_id', _call.call_id);
         elsif _verdict ->> 'action' <> 'allow' then
             return agent_internal.refuse_own_call(_turn, _call.call_id, _call.tool, coalesce(_verdict ->> 'reason', 'a policy requires another decision'));
@@ -249,24 +253,6 @@ begin
     end if;
     return jsonb_build_object('status', 'ready', 'call_id', _call.call_id, 'arguments', _given,
                               'idempotency_key', coalesce(_call.key, agent_internal.call_key(_turn.id, _call.call_id)));
-end;
-$$;
-
--- Request an approval, and let the turn wait for it.
-create or replace function agent_internal.park_for_approval(_turn agent.run, _def jsonb, _call_id text, _tool text, _arguments jsonb)
-    returns void
-    language plpgsql
-    security definer
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _asked constant agent.approval := agent_internal.insert_approval(
-        _turn, _call_id, _tool, _arguments, (_def ->> 'run_as')::name, make_interval(secs => (_def ->> 'approval_seconds')::double precision));
-begin
-    perform agent_internal.insert_step(_turn.id, null, 'approval', jsonb_build_object(
-        'approval', _asked.id, 'call_id', _call_id, 'tool', _tool, 'digest', _asked.digest));
-    update agent.run r set state = 'waiting_approval', lease_expires_at = null, attempt = greatest(0, r.attempt - 1) where r.id = _turn.id;
-    perform pg_notify('walagent_approvals', _asked.id::text);
 end;
 $$;
 

@@ -27,15 +27,16 @@ begin
 end;
 $$;
 
--- The cost of a call in US dollars; NULL if a price is unknown.
+-- The cost of a call in US dollars, as walagent's own workers count it; NULL if a price that it needs is unknown, or the
+-- tokens of a model that is not free.
 create or replace function agent_internal.cost_of_usage(_tenant text, _model text, _usage integer[])
     returns numeric
     language sql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select (_usage[1] * p.input_price + _usage[2] * coalesce(p.cached_input_price, p.input_price)
-            + _usage[3] * coalesce(p.cache_write_price, p.input_price) + _usage[4] * p.output_price) / 1000000
+    select case when bool_and(t.tokens = 0) then case when bool_and((coalesce(t.price, t.otherwise) = 0) is true) then 0 end
+                when not bool_or(t.tokens > 0 and t.price is null) then sum(t.tokens * coalesce(t.price, 0)) / 1000000 end
       from agent_internal.model_of(_tenant, _model) m
            cross join lateral (
                select b.* from jsonb_to_recordset(m.price_bands) as b (above integer, input_price numeric, cached_input_price numeric,
@@ -45,6 +46,9 @@ as $$
                select -1, m.input_price, m.cached_input_price, m.cache_write_price, m.output_price
                 order by 1 desc limit 1
            ) p
+           cross join lateral unnest(
+               _usage, array[p.input_price, p.cached_input_price, p.cache_write_price, p.output_price],
+               array[null, 0, 0, null]) as t (tokens, price, otherwise)
 $$;
 
 -- The messages of a turn in the form of OpenAI's API: what was said before it, with the agent's calls and their results,
@@ -164,25 +168,13 @@ declare
     _model   constant text := _def ->> 'model';
     _input   constant integer := octet_length(_asked::text);
     _refusal jsonb;
-    _wait    interval;
 begin
     _refusal := agent_internal.reserve_call(
         _turn.id, _turn.lease, agent_internal.reply_number(_turn.id), _model, _input + _output,
         agent_internal.most_cost(_turn.tenant, _model, _input, _output), _turn.principal,
         (select a.name from agent.attachment a where a.id = _turn.attachment_id));
-    _wait := (_refusal ->> 'wait')::double precision * interval '1 second';
-    if _wait is not null then
-        -- Either a change of the budget is visible here, or the transaction that commits it sees the waiting turn.
-        perform agent_internal.share_lock('budget');
-        if not exists (select from agent.budget b where b.tenant = _turn.tenant and b.name = _refusal ->> 'budget'
-                                                    and b.version = (_refusal ->> 'version')::integer) then
-            _wait := interval '0';
-        end if;
-        update agent.run r
-           set state = 'waiting_retry', lease_expires_at = null, attempt = greatest(0, r.attempt - 1), error = _refusal - '{version,wait}'::text[],
-               next_attempt_at = agent_internal.now() + _wait
-         where r.id = _turn.id;
-        perform agent_internal.release(_turn.id);
+    if _refusal ? 'wait' then
+        perform agent_internal.await_budget(_turn.id, _refusal, s.tokens, s.cost) from agent_internal.spent_of(_turn.id) s;
     elsif _refusal is not null then
         perform agent_internal.end_own_turn(_turn, 'failed', null, _refusal - '{version}'::text[]);
     end if;

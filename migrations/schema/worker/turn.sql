@@ -79,6 +79,16 @@ as $$
      where v.attachment_id = _turn.attachment_id and v.version = _turn.attachment_version
 $$;
 
+-- What the replies of a turn have used.
+create or replace function agent_internal.spent_of(_turn bigint, out tokens bigint, out cost numeric)
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(sum(s.input_tokens + s.cached_tokens + s.cache_write_tokens + s.output_tokens), 0), sum(s.cost)
+      from agent.step s where s.run_id = _turn
+$$;
+
 -- End a turn that the caller has locked.
 create or replace function agent_internal.end_own_turn(_turn agent.run, _state agent.run_state, _result text, _error jsonb)
     returns void
@@ -91,8 +101,7 @@ begin
        set state = _state, result = _result, error = coalesce(_error, case when _state = 'cancelled' then r.error end),
            lease_expires_at = null, finished_at = agent_internal.now(), cancel_requested = false,
            tokens = s.tokens, cost = s.cost
-      from (select coalesce(sum(x.input_tokens + x.cached_tokens + x.cache_write_tokens + x.output_tokens), 0) as tokens, sum(x.cost) as cost
-              from agent.step x where x.run_id = _turn.id) s
+      from agent_internal.spent_of(_turn.id) s
      where r.id = _turn.id;
     perform agent_internal.release(_turn.id);
     perform agent_internal.unblock(_turn.id);
@@ -114,7 +123,6 @@ declare
     _def  jsonb;
     _turn agent.run;
     _open record;
-    _died boolean;
 begin
     select * into _turn from agent.run r
      where r.id = _id and r.kind = 'turn' and r.tenant = agent.current_tenant()
@@ -158,15 +166,16 @@ begin
                lease_expires_at = agent_internal.now() + make_interval(secs => (_def #>> '{turns,lease_seconds}')::numeric)
          where r.id = _id;
         -- The former worker might have carried it out: only a person can know.
-        for _open in select c.* from agent_internal.open_calls(_id) c where c.begun loop
-            if exists (select from jsonb_array_elements(_def -> 'tools') t
-                        where t ->> 'name' = _open.tool and t ->> 'effect' = 'unsafe') then
-                update agent.run r
-                   set state = 'needs_review', lease_expires_at = null, attempt = r.attempt - 1,
-                       error = jsonb_build_object('reason', format('outcome of %s is unknown', _open.tool), 'call_id', _open.call_id)
-                 where r.id = _id and r.state = 'running';
-            end if;
-        end loop;
+        select c.* into _open
+          from agent_internal.open_calls(_id) c join jsonb_array_elements(_def -> 'tools') t on t ->> 'name' = c.tool
+         where c.begun and t ->> 'effect' = 'unsafe'
+         limit 1;
+        if found then
+            perform agent_internal.park_locked(
+                _id, 'needs_review', null, true,
+                jsonb_build_object('reason', format('outcome of %s is unknown', _open.tool), 'call_id', _open.call_id), s.tokens, s.cost)
+               from agent_internal.spent_of(_id) s;
+        end if;
     end if;
     select * into _turn from agent.run r where r.id = _id;
     return _turn;
@@ -174,7 +183,8 @@ end;
 $$;
 comment on function agent_internal.take_turn(bigint) is 'Lock a turn, and hold it if it can be held';
 
--- Why a turn has reached a limit before the next reply of its model; NULL: it has not.
+-- Why a turn has reached a limit before the next reply of its model; NULL: it has not.  As the deciders of walagent's own
+-- workers say it, and the time.
 create or replace function agent_internal.turn_limit(_turn agent.run, _def jsonb)
     returns text
     language plpgsql
@@ -193,6 +203,12 @@ begin
     return case
         when _used.replies >= (_def -> 'max_steps')::integer and not exists (select from agent_internal.open_calls(_turn.id)) then
             format('%s replies of the model were not enough (max_steps)', _def ->> 'max_steps')
+        when exists (
+            select from agent.step s cross join jsonb_array_elements(s.content -> 'parts') p
+                        join agent.step d on d.run_id = _turn.id and d.kind = 'result' and d.content ->> 'call_id' = p ->> 'call'
+             where s.run_id = _turn.id and s.seq > _since and s.kind = 'reply'
+             group by p -> 'name', p -> 'arguments', d.content -> 'content' having count(*) >= 3) then
+            'the same call had the same result 3 times'
         when _used.tokens > nullif(_def -> 'max_tokens', 'null')::bigint then
             format('%s tokens used, %s allowed (max_tokens)', _used.tokens, _def ->> 'max_tokens')
         when _used.cost > nullif(_def -> 'max_cost', 'null')::numeric then

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from walagent.app.audit_heads import log_heads
 from walagent.app.daemon_health import DaemonHealth
 from walagent.app.signals import Signals, handling_signals
-from walagent.app.startup import once_reached, raise_file_limit
+from walagent.app.startup import once_reached, prepare_process
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.base import faults
 from walagent.base.concurrency import Periodic, first_of
@@ -23,7 +23,7 @@ from walagent.config import Config, McpServerEntry
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
 from walagent.errors import DatabaseLostError, LoginRefusedError
-from walagent.guard.query import ReadLimits
+from walagent.guard.read_limits import ReadLimits
 from walagent.matching.document import SizeLimits
 from walagent.message import ModelSpec
 from walagent.models import make_model
@@ -35,6 +35,7 @@ from walagent.runs.worker import Worker, WorkerSettings
 from walagent.runs.worker_models import Models
 from walagent.store import attachments, tools
 from walagent.store.errors import translating
+from walagent.store.install.owners import restore_owners
 from walagent.store.outbox import decide_from_slack
 from walagent.store.sessions.connections import connect, open_pool
 from walagent.store.sessions.process_name import process_name
@@ -87,7 +88,7 @@ async def work(config: Config, places: Places, hooks: Hooks | None = None) -> No
 
 async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -> None:
     faults.arm_from_environment()
-    raise_file_limit()
+    prepare_process()
     name = process_name()
     systemd = Systemd.from_environment()
     found = find_tools(config.tools.modules)
@@ -136,6 +137,7 @@ async def _set_up(
     with translating():
         async with await connect(places.dsn, application="walagent setup") as conn:
             await tools.register_python_tools(conn, found.values())
+            await restore_owners(conn)
             return await attachments.load_registry(conn), await attachments.secret_key(conn)
 
 
@@ -300,7 +302,7 @@ class _Daemon:
                 self.config.sync.mutations,
                 replies=self.worker.replies,
                 own=Own(self.sync.engine, own_queries(self.config.sync)),
-                questions=PageQuestions(self.logins.dsn, self.config.ask),
+                questions=PageQuestions(self.logins, self.config.ask),
                 trials=PageTrials(self.logins, self.config),
                 reasons=PageReasons(self.logins, self.config),
             )

@@ -7,10 +7,12 @@ comes from another process has a handle that this one does not know, and fetches
 import asyncio
 import signal
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+
+from psycopg.errors import InsufficientPrivilege
 
 from walagent.app.console import make_api
-from walagent.app.startup import raise_file_limit
+from walagent.app.startup import once_reached, prepare_process
 from walagent.app.sync import make_sync, own_queries
 from walagent.app.systemd import Systemd
 from walagent.config import Config
@@ -22,6 +24,9 @@ from walagent.http.server import listen, serve_on
 from walagent.http.signed_tokens import find_identity
 from walagent.replication.fan_out import FanOut
 from walagent.replication.temporary_reader import Source, TemporaryReader
+from walagent.store.errors import translating
+from walagent.store.install.owners import restore_owners
+from walagent.store.sessions.connections import connect
 from walagent.telemetry import metrics
 from walagent.telemetry.log import log
 
@@ -36,11 +41,12 @@ async def serve_sync(config: Config, places: Places, read_logins: Callable[[], P
         PreconditionError: the server, or a login, does not meet the requirements.
         ConfigError: the address is in use, or a secret is not set.
     """
-    raise_file_limit()
+    prepare_process()
     http = config.http
     if not http.enabled:
         raise ConfigError("http is off, expected an address", hint="Use --http HOST:PORT.")
     systemd, logins, fan_out = Systemd.from_environment(), Logins(places), FanOut()
+    await once_reached(lambda: _check_owners(places))
     source = Source(
         logins,
         config.replication,
@@ -65,6 +71,13 @@ async def serve_sync(config: Config, places: Places, read_logins: Callable[[], P
             group.create_task(serve_on(app, sockets), name="http")
     finally:
         systemd.notify("STOPPING=1")
+
+
+async def _check_owners(places: Places) -> None:
+    """Refuse to serve if tenants are not kept apart, where this login can know it."""
+    with translating(), suppress(InsufficientPrivilege):
+        async with await connect(places.dsn, application="walagent setup") as conn:
+            await restore_owners(conn)
 
 
 def _say_ready(systemd: Systemd) -> None:

@@ -1,6 +1,8 @@
-"""Prepare the process: raise its limits, and retry until the database is reachable."""
+"""Prepare the process: its limits, who may read its memory, and waiting for the database."""
 
+import ctypes
 import resource
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -11,10 +13,20 @@ from walagent.telemetry.log import log
 T = TypeVar("T")
 
 
-def raise_file_limit() -> None:
-    """Raise the limit of open files to what the system allows this process."""
+_PR_SET_DUMPABLE = 4
+
+
+def prepare_process() -> None:
+    """Raise the limit of open files, and close memory and environment to other processes.
+
+    They have keys and passwords, which a program that this one starts, such as an MCP server, could
+    read in /proc as the same user; and a core file would have them.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 async def once_reached(attempt: Callable[[], Awaitable[T]]) -> T:

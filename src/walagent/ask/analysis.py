@@ -17,7 +17,8 @@ from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.base.extras import install_hint
 from walagent.errors import ConfigError, InvalidCallError
-from walagent.guard.query import ReadLimits, RowBuffer
+from walagent.guard.query import RowBuffer
+from walagent.guard.read_limits import ReadLimits
 from walagent.postgres import pgtypes
 from walagent.rows.rows import ResultColumn, Rows
 

@@ -1,6 +1,7 @@
 """The role with whose rights questions are answered: made once, by `walagent database setup`."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -9,8 +10,10 @@ from psycopg.sql import SQL, Identifier
 
 from walagent.ask.answering import how_to_make
 from walagent.ask.catalog import how_to_let_read
-from walagent.errors import PreconditionError
+from walagent.errors import PreconditionError, RoleRefusedError
+from walagent.store.errors import translating
 from walagent.store.install.removal import CREATED
+from walagent.store.trampolines import make_trampoline
 
 Connection = AsyncConnection[Any]
 
@@ -49,7 +52,9 @@ async def make_analyst(conn: Connection, role: str, schemas: Sequence[str] | Non
     )
     is_there, may_make, login = await found.fetchone() or (False, False, "")
     if is_there:
-        return await _let_read(conn, role, schemas, login)
+        changed = await _let_read(conn, role, schemas, login)
+        await _let_through(conn, role)
+        return changed
     if not may_make:
         raise PreconditionError(
             f'the role "{role}" is missing, and {login} may make no roles',
@@ -61,7 +66,15 @@ async def make_analyst(conn: Connection, role: str, schemas: Sequence[str] | Non
         await conn.execute(named)  # for walagent database uninstall
         await _grant(conn, role, schemas)
         await conn.execute(SQL("grant {} to current_user").format(Identifier(role)))
+    await _let_through(conn, role)
     return True
+
+
+async def _let_through(conn: Connection, role: str) -> None:
+    """Make the trampoline of the role, through which logins that cannot sign read as it."""
+    # Else the worker makes it, or says who can.
+    with suppress(InsufficientPrivilege, RoleRefusedError, PreconditionError), translating():
+        await make_trampoline(conn, role)
 
 
 async def _let_read(conn: Connection, role: str, schemas: Sequence[str], login: str) -> bool:

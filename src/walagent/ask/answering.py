@@ -22,7 +22,9 @@ from walagent.config.dsn import Places
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, PreconditionError
 from walagent.guard.analysis import EXTENSION, Allowlist
-from walagent.guard.query import Connection, Guard, ReadLimits
+from walagent.guard.outlet import open_outlet
+from walagent.guard.query import Connection, Guard
+from walagent.guard.read_limits import ReadLimits
 from walagent.guard.role import check_login, check_role
 from walagent.message import ModelSpec
 from walagent.models import build_model, make_model
@@ -32,7 +34,7 @@ from walagent.store import attachments
 from walagent.store.errors import translating
 from walagent.store.install.identity import check_standby
 from walagent.store.install.pooling import check_pooling
-from walagent.store.sessions.acting import Identity, identity_of_token
+from walagent.store.sessions.acting import ActingConnection, Identity, identity_of_token
 from walagent.store.sessions.connections import Pool, connect, open_pool
 from walagent.store.sessions.process_name import process_name
 from walagent.store.sessions.roles import set_role
@@ -111,14 +113,15 @@ async def open_reading(
         with translating():
             # Before the pool, which retries if the server is unreachable or rejects the login.
             with breaker.watching():
-                first = await stack.enter_async_context(_guard(places.dsn, settings, identity))
+                guards = _Guards(places, settings, await _connect(stack, places.dsn, identity))
+                first = await stack.enter_async_context(guards.open())
             pool = await stack.enter_async_context(
                 open_pool(places.dsn, size=3, application="walagent ask", identity=identity)
             )
         statements = Statements(
             [first],
             searcher=searcher_of(settings),
-            opening=lambda: stack.enter_async_context(_guard(places.dsn, settings, identity)),
+            opening=lambda: stack.enter_async_context(guards.open()),
             most=settings.connections,
             breaker=breaker,
         )
@@ -163,29 +166,61 @@ def _made(spec: ModelSpec, api_key: str | None) -> Model:
     return build_model(replace(spec, credential="API_KEY"), environ={"API_KEY": api_key})
 
 
-@asynccontextmanager
-async def _guard(
-    dsn: str, settings: AskSettings, identity: Identity | None = None
-) -> AsyncGenerator[Guard]:
-    """Connect, also to the standby if there is one, and set the analyst role."""
-    async with AsyncExitStack() as stack:
-        conn = await _connect(stack, dsn, identity)
-        await _check_writable(conn)
-        allowed = await _allowlist(conn, settings.functions)
-        standby = await _open_standby(stack, conn, settings.standby_dsn)
-        for each in filter(None, (conn, standby)):
-            await _assume(each, settings.role)
-            await check_role(each)
-        limits = ReadLimits(
-            rows=settings.rows,
-            seconds=settings.seconds,
-            cost=settings.cost,
-            cost_setting=" (ask.cost)",
-        )
+@dataclass(frozen=True, slots=True)
+class _Guards:
+    """Opens guards for a login.
+
+    Args:
+        worker: a connection of the login, which sets no role and executes nothing of others.
+    """
+
+    places: Places
+    settings: AskSettings
+    worker: Connection
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Guard]:
+        """Connect, also to the standby if there is one, and set the analyst role."""
+        settings, dsn = self.settings, self.places.dsn
+        async with AsyncExitStack() as stack:
+            conn = await self._connect(stack, dsn)
+            await _check_writable(conn)
+            allowed = await _allowlist(conn, settings.functions)
+            place = _standby_dsn(settings.standby_dsn, conn)
+            standby = await _open_standby(stack, conn, place)
+            for each in filter(None, (conn, standby)):
+                await _assume(each, settings.role)
+                await check_role(each)
+            outlet = await open_outlet(
+                stack,
+                self.worker,
+                settings.role,
+                connecting=lambda: self._connect(stack, place or dsn),
+                tools_dsn=self._tools_dsn(place),
+            )
+            limits = ReadLimits(
+                rows=settings.rows,
+                seconds=settings.seconds,
+                cost=settings.cost,
+                cost_setting=" (ask.cost)",
+            )
+            if standby is None:
+                yield Guard(conn, allowed=allowed, limits=limits, outlet=outlet)
+            else:
+                yield Guard(standby, analyst=conn, allowed=allowed, limits=limits, outlet=outlet)
+
+    async def _connect(self, stack: AsyncExitStack, dsn: str) -> Connection:
+        identity = self.worker.identity if isinstance(self.worker, ActingConnection) else None
+        return await _connect(stack, dsn, identity)
+
+    def _tools_dsn(self, standby: str | None) -> str:
+        """Return how the tools' login reaches the server that executes; "": as this login does."""
+        given = self.places.tools_dsn
         if standby is None:
-            yield Guard(conn, allowed=allowed, limits=limits)
-        else:
-            yield Guard(standby, analyst=conn, allowed=allowed, limits=limits)
+            return given
+        place, login = conninfo_to_dict(standby), conninfo_to_dict(given)
+        named = {"user": login.get("user"), "password": login.get("password")}
+        return make_conninfo("", **{**place, **named})
 
 
 async def _connect(stack: AsyncExitStack, dsn: str, identity: Identity | None = None) -> Connection:
@@ -196,14 +231,11 @@ async def _connect(stack: AsyncExitStack, dsn: str, identity: Identity | None = 
     return conn
 
 
-async def _open_standby(
-    stack: AsyncExitStack, primary: Connection, dsn: str | None
-) -> Connection | None:
-    """Connect to the standby; its database is that of the primary.
+def _standby_dsn(dsn: str | None, primary: Connection) -> str | None:
+    """Return the connection string of the standby; its database is that of the primary.
 
     Raises:
         ConfigError: the connection string is invalid.
-        PreconditionError: the server is no standby of the primary.
     """
     if dsn is None:
         return None
@@ -213,6 +245,19 @@ async def _open_standby(
         raise ConfigError("ask.standby_dsn is not a valid connection string") from None
     if password := conninfo_to_dict(dsn).get("password"):
         hide(str(password))
+    return dsn
+
+
+async def _open_standby(
+    stack: AsyncExitStack, primary: Connection, dsn: str | None
+) -> Connection | None:
+    """Connect to the standby.
+
+    Raises:
+        PreconditionError: the server is no standby of the primary.
+    """
+    if dsn is None:
+        return None
     conn = await _connect(stack, dsn)
     await check_standby(conn, primary)
     return conn

@@ -26,7 +26,8 @@ from walagent.ask.samples import (
 from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
 from walagent.errors import PreconditionError, StatementRefusedError, WalagentError
-from walagent.guard.query import Guard, ReadLimits
+from walagent.guard.query import Guard
+from walagent.guard.read_limits import ReadLimits
 from walagent.store import application_schema, questions
 from walagent.store.application_schema import Table
 from walagent.store.errors import translating

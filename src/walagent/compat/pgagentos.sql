@@ -20,7 +20,6 @@ declare
 begin
     foreach _schema in array '{aos_auth,aos_meta,aos_persona,aos_skills,aos_core,aos_agent,aos_multi_agent,aos_collab}'::text[] loop
         execute format('comment on schema %I is %L', _schema, 'walagent database pgagentos');
-        execute format('grant usage on schema %I to public', _schema);
     end loop;
 end;
 $$;
@@ -42,34 +41,53 @@ create or replace function aos_meta.id_of(_kind text, _tenant text, _name text)
     returns uuid language sql immutable set search_path = pg_catalog, pg_temp
     as $$ select md5(concat_ws('/', _kind, _tenant, _name))::uuid $$;
 
--- Act in a tenant of the session's login until the end of the transaction; NULL: in that of aos.tenant_id, if it is set.
+-- Act in a tenant of the session's login until the end of the transaction: the one that is given; or that of a conversation or
+-- turn; or that of aos.tenant_id, if it is set; or the only one that the login has inserted.
 --
 -- With the owner's rights.  An identity from a token is kept.  Raises 42501 unless the login is an active principal of it.
-create or replace function aos_auth.enter(_tenant uuid default null)
+create or replace function aos_auth.enter(_tenant uuid default null, _thread uuid default null, _turn bigint default null)
     returns text
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _want  constant text := coalesce(_tenant::text, nullif(current_setting('aos.tenant_id', true), ''));
     _now   constant text := coalesce(current_setting('walagent.identity', true), '');
+    _want  constant text := coalesce(_tenant::text, case when coalesce(_thread::text, _turn::text) is null
+                                                         then nullif(current_setting('aos.tenant_id', true), '') end);
+    _mine  constant integer := (select count(*) from aos_auth.membership m where m.login = session_user);
     _found record;
 begin
-    if _want is null or exists (select from agent.tenant t where t.id::text = _want and t.name = agent.current_tenant()) then
-        return agent.current_tenant();
-    end if;
-    select m.tenant, m.principal into _found
-      from aos_auth.membership m
-           join agent.tenant t on t.name = m.tenant and t.active
-           join agent.principal p on p.tenant = m.tenant and p.name = m.principal and p.active
-     where m.login = session_user and t.id::text = _want;
-    if not found or _now <> '' and _now is distinct from current_setting('aos.entered', true) then
+    if _now <> '' and _now is distinct from current_setting('aos.entered', true) then
+        if _want is null or exists (select from agent.tenant t where t.id::text = _want and t.name = agent.current_tenant()) then
+            return agent.current_tenant();
+        end if;
         raise exception 'principal "%" is not in tenant %', agent.current_principal(), _want using errcode = '42501';
     end if;
-    perform agent_internal.assume(_found.tenant, _found.principal);
-    perform set_config('aos.entered', current_setting('walagent.identity'), true);
-    return _found.tenant;
+    for _found in
+        select m.tenant, m.principal, t.id::text as id
+          from aos_auth.membership m
+               join agent.tenant t on t.name = m.tenant and t.active
+               join agent.principal p on p.tenant = m.tenant and p.name = m.principal and p.active
+         where m.login = session_user
+         order by t.id::text = current_setting('aos.tenant_id', true) desc, t.created_at, t.name
+    loop
+        continue when _want is not null and _found.id <> _want;
+        perform agent_internal.assume(_found.tenant, _found.principal);
+        perform set_config('aos.entered', current_setting('walagent.identity'), true);
+        if _want is not null
+           or exists (select from agent.thread t where t.tenant = _found.tenant and t.id = _thread)
+           or exists (select from agent.run r where r.tenant = _found.tenant and r.id = _turn)
+           or _thread is null and _turn is null and _mine = 1 then
+            return _found.tenant;
+        end if;
+        perform set_config('walagent.identity', _now, true);
+    end loop;
+    if _want is not null and not exists (select from agent.tenant t where t.id::text = _want and t.name = agent.current_tenant()) then
+        raise exception '"%" is not in tenant %', agent.current_principal(), _want
+            using errcode = '42501', hint = 'The tenants of this login: select tenant_id, name from aos_auth.tenant.';
+    end if;
+    return agent.current_tenant();
 end;
 $$;
 
@@ -119,8 +137,8 @@ as $$
 declare
     _me constant record := agent_internal.identity();
 begin
-    if not _me.named or _me.tenant <> 'default' or coalesce(current_setting('walagent.identity', true), '') <> ''
-       or not agent.has_role('admin') then
+    if coalesce(current_setting('walagent.identity', true), '') <> ''
+       or not agent_internal.is_operator() and (not _me.named or _me.tenant <> 'default' or not agent.has_role('admin')) then
         raise exception '"%" may not create tenants', _me.principal
             using errcode = '42501', hint = 'Use the login of a principal that is an admin of the tenant default, or walagent tenants add.';
     end if;
@@ -302,31 +320,31 @@ create or replace trigger insert_conversation instead of insert on aos_agent.con
 
 create or replace function aos_agent.add_user_message(conversation_id uuid, message text)
     returns uuid language plpgsql
-as $$ begin perform aos_auth.enter(); return agent.add_user_message($1, $2); end; $$;
+as $$ begin perform aos_auth.enter(null, $1); return agent.add_user_message($1, $2); end; $$;
 
 create or replace function aos_agent.start_turn(conversation_id uuid)
     returns bigint language plpgsql
-as $$ begin perform aos_auth.enter(); return agent.start_turn($1); end; $$;
+as $$ begin perform aos_auth.enter(null, $1); return agent.start_turn($1); end; $$;
 
 create or replace function aos_agent.send_message(conversation_id uuid, message text)
     returns bigint language plpgsql
-as $$ begin perform aos_auth.enter(); perform agent.add_user_message($1, $2); return agent.start_turn($1); end; $$;
+as $$ begin perform aos_auth.enter(null, $1); perform agent.add_user_message($1, $2); return agent.start_turn($1); end; $$;
 
 create or replace function aos_agent.run_turn(turn_id bigint)
     returns jsonb language plpgsql
-as $$ begin perform aos_auth.enter(); return agent.run_turn($1); end; $$;
+as $$ begin perform aos_auth.enter(null, null, $1); return agent.run_turn($1); end; $$;
 
 create or replace function aos_agent.process_tool_call(turn_id bigint, tool text, arguments jsonb)
     returns jsonb language plpgsql
-as $$ begin perform aos_auth.enter(); return agent.process_tool_call($1, $2, $3); end; $$;
+as $$ begin perform aos_auth.enter(null, null, $1); return agent.process_tool_call($1, $2, $3); end; $$;
 
 create or replace function aos_agent.record_tool_result(turn_id bigint, tool text, result jsonb)
     returns jsonb language plpgsql
-as $$ begin perform aos_auth.enter(); return agent.record_tool_result($1, $2, $3); end; $$;
+as $$ begin perform aos_auth.enter(null, null, $1); return agent.record_tool_result($1, $2, $3); end; $$;
 
 create or replace function aos_agent.finish_turn(turn_id bigint, message text)
     returns jsonb language plpgsql
-as $$ begin perform aos_auth.enter(); return agent.finish_turn($1, $2); end; $$;
+as $$ begin perform aos_auth.enter(null, null, $1); return agent.finish_turn($1, $2); end; $$;
 
 -- step_id is an ID in agent.pending_approval.
 create or replace function aos_agent.approve_step(step_id bigint, approved boolean default true, note text default null)
@@ -344,11 +362,11 @@ $$;
 
 create or replace function aos_agent.pause_conversation(conversation_id uuid)
     returns void language plpgsql
-as $$ begin perform aos_auth.enter(); perform agent.pause_thread($1); end; $$;
+as $$ begin perform aos_auth.enter(null, $1); perform agent.pause_thread($1); end; $$;
 
 create or replace function aos_agent.resume_conversation(conversation_id uuid)
     returns void language plpgsql
-as $$ begin perform aos_auth.enter(); perform agent.resume_thread($1); end; $$;
+as $$ begin perform aos_auth.enter(null, $1); perform agent.resume_thread($1); end; $$;
 
 -- The event with the answer of a turn.
 create or replace function aos_agent.answer_of(_turn bigint)
@@ -357,7 +375,7 @@ as $$
 declare
     _id uuid;
 begin
-    perform aos_auth.enter();
+    perform aos_auth.enter(null, null, $1);
     select e.id into _id from agent.event e
      where e.tenant = agent.current_tenant() and e.run_id = _turn and e.type = 'text' order by e.number desc limit 1;
     if not found then
@@ -379,7 +397,7 @@ create or replace function aos_agent.get_conversation_history(conversation_id uu
     returns jsonb language plpgsql
 as $$
 begin
-    perform aos_auth.enter();
+    perform aos_auth.enter(null, $1);
     return (select coalesce(jsonb_agg(jsonb_build_object(
                        'number', e.number, 'type', e.type, 'author', e.author, 'data', e.data, 'turn_id', e.run_id, 'created_at', e.created_at)
                    order by e.number), '[]')
@@ -558,7 +576,7 @@ as $$ select agent.open_discussion(aos_multi_agent.name_of($1), $2) $$;
 
 create or replace function aos_multi_agent.send_agent_message(discussion_id uuid, content text, message_type text default 'comment')
     returns uuid language plpgsql
-as $$ begin perform aos_auth.enter(); return (agent.comment($1, $2, $3)).id; end; $$;
+as $$ begin perform aos_auth.enter(null, $1); return (agent.comment($1, $2, $3)).id; end; $$;
 
 create or replace function aos_multi_agent.create_proposal(team_id uuid, title text, description text default '')
     returns uuid language sql
@@ -584,16 +602,30 @@ as $$ select agent.create_task(aos_multi_agent.name_of($1), $2, $3, $4) $$;
 
 create or replace function aos_collab.add_comment(conversation_id uuid, content text)
     returns uuid language plpgsql
-as $$ begin perform aos_auth.enter(); return (agent.comment($1, $2)).id; end; $$;
+as $$ begin perform aos_auth.enter(null, $1); return (agent.comment($1, $2)).id; end; $$;
 
+-- They are for members, as agent.grant_member() makes them: what a login may do beyond that, its own grants say.
+delete from agent_internal.privilege where object ~ '^aos_';
+insert into agent_internal.privilege (kind, object, privilege, capabilities)
+select 'schema', n.nspname, 'usage', array['member'] from pg_namespace n where n.nspname ~ '^aos_'
+union all
+select 'table', format('%I.%I', n.nspname, c.relname), 'select, insert', array['member']
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname ~ '^aos_' and c.relkind = 'v'
+union all
+select 'function', p.oid::regprocedure::text, 'execute', array['member']
+  from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname ~ '^aos_' and p.prorettype <> 'trigger'::regtype;
 do $$
 declare
-    _view regclass;
+    _statement text;
 begin
-    for _view in select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
-                  where c.relkind = 'v' and n.nspname in ('aos_auth', 'aos_meta', 'aos_persona', 'aos_skills', 'aos_core', 'aos_agent',
-                                                       'aos_multi_agent', 'aos_collab') loop
-        execute format('grant select, insert on %s to public', _view);
+    for _statement in
+        select format('revoke all on %s %s from public', p.kind, p.object) from agent_internal.privilege p where p.object ~ '^aos_'
+        union all
+        select format('grant %s on %s %s to %I', p.privilege, p.kind, p.object, h.role)
+          from agent_internal.privilege p cross join agent_internal.present_holders() h
+         where p.object ~ '^aos_' and h.capability = 'member'
+    loop
+        execute _statement;
     end loop;
 end;
 $$;

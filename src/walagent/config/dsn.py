@@ -23,7 +23,7 @@ _LIBPQ = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 EMBEDDED = "embedded"  # as --dsn: the embedded server, whatever else names a database
 _URL = "DATABASE_URL"
 _REPLICATION_URL = "DATABASE_REPLICATION_URL"
-_TOOLS_URL = "DATABASE_TOOLS_URL"
+_TOOLS_URL = "DATABASETOOLS_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,12 @@ class Places:
     embedded: "EmbeddedServer | None" = None
     tools_dsn: str = field(default="", repr=False)  # "": derived from the first
     token: str | None = field(default=None, repr=False)  # of the principal to act as
+
+
+def places_of(dsn: str, token: str | None = None) -> Places:
+    """Return the places of a program that names its database itself."""
+    tools_dsn = Environment.of_process().find(_TOOLS_URL) or ""
+    return Places(dsn, dsn, tools_dsn=tools_dsn, token=token)
 
 
 class Logins:

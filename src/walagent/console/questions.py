@@ -5,7 +5,6 @@ nothing is read that `walagent ask` would not read for it.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -14,7 +13,7 @@ from walagent.ask.answering import open_asker
 from walagent.ask.health import Health
 from walagent.ask.options import Options
 from walagent.config import AskSettings
-from walagent.config.dsn import Places
+from walagent.config.dsn import Logins, Places
 from walagent.http.exchange import RefusedError
 from walagent.message import Json
 
@@ -31,11 +30,11 @@ class PageQuestions:
     """Answers questions of principals.
 
     Args:
-        dsn: of this process's login.
+        logins: of this process.
     """
 
-    def __init__(self, dsn: Callable[[], str], settings: AskSettings) -> None:
-        self._dsn = dsn
+    def __init__(self, logins: Logins, settings: AskSettings) -> None:
+        self._logins = logins
         self._settings = settings
         self._health = Health()
         self._free = asyncio.Semaphore(_AT_ONCE)
@@ -101,8 +100,8 @@ class PageQuestions:
         """
         if self._free.locked():
             raise RefusedError(503, f"{_AT_ONCE} questions are being answered", hint="Ask later.")
-        dsn = self._dsn()
-        places = Places(dsn, dsn, token=token)
+        dsn = self._logins.dsn()
+        places = Places(dsn, dsn, tools_dsn=self._logins.tools_dsn(), token=token)
         async with (
             self._free,
             open_asker(places, self._settings, Options(), health=self._health) as asker,

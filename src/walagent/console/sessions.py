@@ -6,7 +6,6 @@ second store of them.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
@@ -98,19 +97,15 @@ async def exchange(conn: Connection, code: str) -> str:
     Raises:
         RefusedError: the code is unknown, expired or was used.
     """
-    # Of two that have the same code, the second waits, and finds it revoked.
-    await conn.execute("select pg_advisory_xact_lock(hashtextextended(%s, 8642))", (code,))
-    await act_as(conn, code, _OPEN)
-    tenant, principal = await _one(conn, "select agent.current_tenant(), agent.current_principal()")
-    await conn.execute("select agent_internal.assume(%s, %s)", (tenant, principal))
-    found = await conn.execute(
-        "select agent.revoke_token(id) from agent.token"
-        " where digest = sha256(convert_to(%s, 'utf8')) and label = %s and revoked_at is null",
-        (code, CODE),
-    )
-    if found.rowcount != 1:
+    if "\0" in code:
         raise RefusedError(401, _OPEN)
-    return await _session(conn, tenant, principal, [])
+    try:
+        (token,) = await _one(conn, "select agent_internal.exchange_code(%s)", code)
+    except Error as error:
+        if error.sqlstate != _UNKNOWN:
+            raise
+        raise RefusedError(401, _OPEN, _UNKNOWN) from error
+    return str(token)
 
 
 async def enter(conn: Connection, token: str, find: FindIdentity = identity_of_token) -> str:
@@ -125,44 +120,14 @@ async def enter(conn: Connection, token: str, find: FindIdentity = identity_of_t
         RefusedError: the token is unknown, expired or revoked.
     """
     await act_as(conn, token, find=find)
-    tenant, principal, scopes, until = await _one(
-        conn, "select tenant, principal, scopes, until from agent_internal.identity()"
-    )
-    await _act_as_nobody(conn)
-    codes = await conn.execute(
-        "select 1 from agent.token where digest = sha256(convert_to(%s, 'utf8')) and label = %s",
-        (token, CODE),
-    )
-    if codes.rowcount:
-        raise RefusedError(401, "this is a code of a link, not a token")
-    return await _session(conn, tenant, principal, scopes, until)
-
-
-async def _act_as_nobody(conn: Connection) -> None:
-    await conn.execute("select set_config('walagent.identity', '', true)")
-
-
-async def _session(
-    conn: Connection,
-    tenant: str,
-    principal: str,
-    scopes: list[str],
-    until: datetime | None = None,
-) -> str:
-    """Create the token of a session as this login, which may do so for everyone."""
-    await _act_as_nobody(conn)
-    row = await _one(
-        conn,
-        "select token from agent.create_token(%s, %s, %s,"
-        " least(now() + make_interval(hours => %s), %s::timestamptz), tenant => %s)",
-        principal,
-        SESSION,
-        scopes,
-        HOURS,
-        until,
-        tenant,
-    )
-    return str(row[0])
+    try:
+        (session,) = await _one(conn, "select agent_internal.open_session(%s)", token)
+    except Error as error:
+        if error.sqlstate != _UNKNOWN:
+            raise
+        text = error.diag.message_primary or "the token is no session's"
+        raise RefusedError(401, text, _UNKNOWN) from error
+    return str(session)
 
 
 async def leave(conn: Connection, token: str) -> None:

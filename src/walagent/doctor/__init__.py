@@ -24,7 +24,13 @@ from walagent.doctor.replication import (
     check_slot,
     check_standby,
 )
-from walagent.doctor.roles import check_isolation, check_login, check_privileges, check_tables
+from walagent.doctor.roles import (
+    check_isolation,
+    check_login,
+    check_owners,
+    check_privileges,
+    check_tables,
+)
 from walagent.doctor.server import check_server
 from walagent.errors import PreconditionError, WalagentError
 from walagent.models.model import Model
@@ -35,6 +41,7 @@ from walagent.store.errors import translated
 from walagent.store.install import server_facts
 from walagent.store.install.identity import check_database
 from walagent.store.install.migrate import plan_migration
+from walagent.store.install.owners import misowned_functions
 from walagent.store.install.pooling import check_pooling
 from walagent.store.people import listings
 from walagent.store.sessions.connections import connect
@@ -116,6 +123,7 @@ async def _examine_schema(
         "role": [
             *check_privileges(facts, ()),
             *check_isolation(await server_facts.unconfined_roles(conn)),
+            *check_owners(await misowned_functions(conn)),
         ],
         "tools": await _login(conn, places),
         "attachments": check_tables(await server_facts.attached_tables(conn), facts.role),

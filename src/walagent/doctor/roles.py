@@ -6,6 +6,7 @@ from psycopg import sql
 
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import WalagentError
+from walagent.store.install.owners import FIX, describe
 from walagent.store.install.server_facts import (
     AttachedTable,
     LoginFacts,
@@ -215,3 +216,9 @@ def _name(name: str) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def check_owners(misowned: list[tuple[str, str, str]]) -> Iterator[Finding]:
+    """Check that walagent's functions belong to the roles that keep tenants apart."""
+    if misowned:
+        yield problem(describe(misowned), FIX)

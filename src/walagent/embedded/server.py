@@ -26,6 +26,8 @@ from walagent.embedded.sockets import remove_socket_dir, socket_dir
 from walagent.errors import PreconditionError
 from walagent.telemetry.log import log
 
+# Of the environment, what a server needs: not the keys of models, which its superuser could read.
+_NEEDED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH")
 _CHECK = 0.5  # seconds between looks at postmaster.pid, while clients reconnect with backoff
 
 # The kernel signals the server when the *thread* that started it ends.  This thread ends with the
@@ -183,7 +185,7 @@ class EmbeddedServer:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env=os.environ | _forget(read_postmaster(self.data_dir)),
+                env=_environment() | _forget(read_postmaster(self.data_dir)),
                 start_new_session=True,  # Ctrl-C signals only walagent, which then stops the server
             )
         self._wait_for(self._is_up, f"it did not become ready; see {log_path(self.data_dir)}")
@@ -220,6 +222,10 @@ class EmbeddedServer:
 
 def _set(settings: Mapping[str, str]) -> list[str]:
     return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+
+
+def _environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in _NEEDED if name in os.environ}
 
 
 def _forget(stale: Postmaster | None) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
@@ -12,7 +12,9 @@ from psycopg import AsyncConnection, Error, sql
 from walagent.errors import StatementRefusedError
 from walagent.guard.analysis import Allowlist, HiddenRows, analyze, check_literals
 from walagent.guard.deadline import within
+from walagent.guard.outlet import Outlet
 from walagent.guard.parsing import describe, refused_by_server
+from walagent.guard.read_limits import ReadLimits
 from walagent.guard.statement import Statement, read_statement
 from walagent.message import Json
 from walagent.rows.rows import ResultColumn, Rows, Texts
@@ -24,28 +26,6 @@ T = TypeVar("T")
 _COST: Final = re.compile(r"\(cost=[\d.]+\.\.([\d.]+) rows=\d+ width=\d+\)$")
 _BATCH: Final = 50  # rows per fetch
 _TEXT: Final = 25  # OID of type text
-
-
-@dataclass(frozen=True, slots=True)
-class ReadLimits:
-    """ReadLimits of one statement.
-
-    Args:
-        rows: that are returned.
-        cell: characters of one value; a longer value is truncated.
-        total: bytes of all values together; reading stops beyond.
-        seconds: that the statement may run.
-        lock_seconds: that it may wait for a lock.
-        cost: of the plan, in the planner's units; a more expensive statement is rejected.
-    """
-
-    rows: int = 1000
-    cell: int = 10_000
-    total: int = 4 << 20
-    seconds: float = 30.0
-    lock_seconds: float = 2.0
-    cost: float = 5e6
-    cost_setting: str = ""  # which setting has the limit of cost, for messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +57,7 @@ class Guard:
         analyst: if *conn* is connected to a standby, a connection to the primary with the same
             role and database: a standby cannot create the view.
         search_path: of the statements.
-        elsewhere: executes a checked statement instead of *conn*, where its code can do less.
+        outlet: executes checked statements; None: *conn* does, whose login can only read.
     """
 
     conn: Connection
@@ -85,12 +65,14 @@ class Guard:
     allowed: Allowlist = field(default_factory=Allowlist)
     limits: ReadLimits = field(default_factory=ReadLimits)
     search_path: str = '"$user", public'
-    elsewhere: Callable[[str], AsyncGenerator[Texts]] | None = None
+    outlet: Outlet | None = None
 
     @property
     def connections(self) -> Sequence[Connection]:
         """The connections that it uses."""
-        return [self.conn] if self.analyst is None else [self.conn, self.analyst]
+        analyst = [] if self.analyst is None else [self.analyst]
+        executing: Sequence[Connection] = self.outlet.connections if self.outlet else ()
+        return [self.conn, *analyst, *executing]
 
     async def evaluate(self, text: str) -> "CheckedStatement":
         """Check a statement.
@@ -151,7 +133,7 @@ class Guard:
     async def _check_cost(self, statement: Statement) -> None:
         """Check the planner's cost estimate; planning also checks the role's privileges."""
         # Not as JSON, whose nesting is that of the statement.
-        async with aclosing(self._stream(f"explain (format text)\n{statement.text}")) as lines:
+        async with aclosing(self.stream(f"explain (format text)\n{statement.text}")) as lines:
             async for (line,) in lines:
                 found = _COST.search(line or "")
                 cost = float(found[1]) if found else 0.0
@@ -164,7 +146,7 @@ class Guard:
 
     async def _explain(self, statement: Statement) -> Rows:
         options = f" ({', '.join(statement.explain)})" if statement.explain else ""
-        stream = self._stream(f"explain{options}\n{statement.text}")
+        stream = self.stream(f"explain{options}\n{statement.text}")
         rows = [(line if isinstance(line, str) else json.dumps(line),) async for (line,) in stream]
         return Rows([ResultColumn("QUERY PLAN", _TEXT)], rows)
 
@@ -182,15 +164,16 @@ class Guard:
         alias = f"q ({', '.join(names)})" if names else "q"
         text = f"{statement.wrapped(f'select {wanted}', alias)} limit {self.limits.rows + 1}"
         reading = RowBuffer(columns, self.limits)
-        async with aclosing(self._stream(text, _BATCH)) as found:
+        async with aclosing(self.stream(text, _BATCH)) as found:
             async for row in found:
                 if not reading.take(row):
                     break
         return reading.rows()
 
-    def _stream(self, text: str, size: int = 1) -> AsyncGenerator[Texts]:
-        if self.elsewhere is not None:
-            return self.elsewhere(text)
+    def stream(self, text: str, size: int = 1) -> AsyncGenerator[Texts]:
+        """Yield the rows of a statement that was checked; call it in a transaction of `conn`."""
+        if self.outlet is not None:
+            return self.outlet.stream(text, self.limits, self.search_path)
         stream = self.conn.cursor().stream(text, size=size)  # pyright: ignore[reportArgumentType]
         return cast("AsyncGenerator[Texts]", stream)
 

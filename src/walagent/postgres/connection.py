@@ -33,9 +33,35 @@ _DEFAULTS: Final[Mapping[str, int]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,  # milliseconds that sent bytes can stay unacknowledged
 }
-# Whatever the default of the database or role: each statement must see what is committed, and a
-# statement that waited for a lock must continue.
-_ISOLATION: Final = {"default_transaction_isolation": r"read\ committed"}
+# Whatever a database or role sets, our statements mean the same and live as long as they need.
+# What the connection string asks for comes between the two: it can set timeouts.
+LIFETIMES: Final = {
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+MEANINGS: Final = {
+    # Each statement must see what is committed, and one that waited for a lock must continue.
+    "default_transaction_isolation": r"read\ committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "row_security": "on",
+    "exit_on_error": "off",
+    "quote_all_identifiers": "off",
+    "standard_conforming_strings": "on",
+    "backslash_quote": "safe_encoding",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "bytea_output": "hex",
+    "xmlbinary": "base64",
+    "xmloption": "content",
+    "gin_fuzzy_search_limit": "0",
+    "default_table_access_method": "heap",
+    "check_function_bodies": "on",
+    "client_min_messages": "notice",
+    "plan_cache_mode": "auto",
+}
 # The server's keepalives: seconds of silence before the first, between two, and their number; 25 s
 # in all, less than a lease.  Its default is two hours, for which an open transaction holds locks.
 _SERVER_KEEPALIVES: Final = {
@@ -62,9 +88,9 @@ def parameters(
         raise ConfigError("invalid connection string") from error
     asked = given.get("options") or os.environ.get("PGOPTIONS", "")
     words = [
-        _options(_SERVER_KEEPALIVES),
+        _options({**_SERVER_KEEPALIVES, **LIFETIMES}),
         str(asked),
-        _options({**_ISOLATION, **(settings or {})}),
+        _options({**MEANINGS, **(settings or {})}),
     ]
     return {
         **{name: value for name, value in _DEFAULTS.items() if name not in given},

@@ -7,7 +7,7 @@ that they read.  See `tool_connections` for why that code cannot become a strong
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -37,7 +37,7 @@ _TIMEOUT: Final = "10s"  # for one statement
 # For a locked table, which is read if the WAL lacks a value that a condition needs.  A lock says
 # nothing about the row, so this timeout must expire before the statement's.
 _LOCK_TIMEOUT: Final = "2s"
-_SETTINGS: Final = "; ".join([
+SETTINGS: Final = "; ".join([
     *(f"set local {name} = '{value}'" for name, value in TEXT_FORMS.items()),
     f"set local lock_timeout = '{_LOCK_TIMEOUT}'",
 ])  # fmt: skip
@@ -53,13 +53,13 @@ class _Frame:
 
 
 _WHOLE: Final = _Frame(
-    f"begin; {_SETTINGS}",
+    f"begin; {SETTINGS}",
     f"commit; {DISCARD}",
     f"rollback; {DISCARD}",
 )
 # In the transaction of a trial.
 _INNER: Final = _Frame(
-    f"savepoint walagent; {_SETTINGS}",
+    f"savepoint walagent; {SETTINGS}",
     f"release walagent; {DISCARD}",
     f"rollback to walagent; release walagent; {DISCARD}",
 )
@@ -73,6 +73,9 @@ class RoleStatement:
     Args:
         text: its $1 is *arguments* (jsonb), its $2 *texts* (text[]), and its result one text.
         texts: an array as PostgreSQL reads it, in the database's encoding.
+        rows: whether the result is rows, as agent_internal.trampoline_body() gives them.
+        path: the search path of *text*.
+        settings: of its transaction.
     """
 
     run_as: str
@@ -81,6 +84,9 @@ class RoleStatement:
     texts: bytes = b"{}"
     timeout: str = _TIMEOUT
     actor: Actor | None = None  # None: nobody
+    rows: bool = False
+    path: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class RoleReader:
@@ -94,6 +100,22 @@ class RoleReader:
         self._tools_dsn = tools_dsn
         self._idle = idle
         self._opened: tuple[Connection, ToolsLogin] | None = None
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """The connection on which statements are executed, if it is open."""
+        return [] if self._opened is None else [self._opened[0]]
+
+    async def open(self, role: str) -> None:
+        """Open the connection, and make the trampoline of *role*.
+
+        Raises:
+            PreconditionError: there is no login for code of others.
+            psycopg.Error: the worker is not a member of *role*.
+        """
+        if self._opened is None:
+            await self._open()
+        await make_trampoline(self._worker, role)
 
     async def read(self, statement: RoleStatement) -> str | None:
         """Execute a statement in a read-only transaction of its own.
@@ -125,7 +147,7 @@ class RoleReader:
         await make_trampoline(self._worker, statement.run_as)
         begin = sql.SQL(
             "begin isolation level repeatable read; set transaction snapshot {}; {}"
-        ).format(snapshot, sql.SQL(_SETTINGS))  # pyright: ignore[reportArgumentType] - constants
+        ).format(snapshot, sql.SQL(SETTINGS))  # pyright: ignore[reportArgumentType] - constants
         try:
             sent = await _begin(conn, login, statement, begin.as_string(conn))
             await sent.call({"sql": statement.text.decode(), "declare": True, "rows": True})
@@ -233,6 +255,9 @@ async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -
     request: dict[str, Json] = {
         "sql": statement.text.decode(),
         "arguments": statement.arguments,
+        "rows": statement.rows,
+        "path": statement.path,
+        "settings": dict(statement.settings),
     }
     frame = _WHOLE if conn.info.transaction_status is TransactionStatus.IDLE else _INNER
     begin = f"{frame.begin}; set local statement_timeout = '{statement.timeout}'"

@@ -17,6 +17,7 @@ from walagent.store import applying, attachments, claiming
 from walagent.store.claiming import ClaimScope
 from walagent.store.codecs.lossy import LossyJson
 from walagent.store.queries import query
+from walagent.store.sessions.connections import RENEW
 
 Connection = AsyncConnection[Any]
 
@@ -131,7 +132,7 @@ async def deferred_constraints(conn: Connection) -> list[tuple[str, str]]:
 async def renew_session(conn: Connection, deferred: Sequence[tuple[str, str]]) -> None:
     """Reset role and settings, as if a transaction had begun."""
     await conn.execute("reset role")
-    await conn.execute("reset all")
+    await conn.execute(f"reset all; {RENEW}".encode())
     if deferred:
         names = sql.SQL(", ").join(sql.Identifier(*each) for each in deferred)
         await conn.execute(sql.SQL("set constraints {} deferred").format(names))

@@ -303,3 +303,91 @@ async def test_schemas_of_another_program_are_kept(conn: AsyncConnection) -> Non
 async def test_presets_exist(conn: AsyncConnection, model: str) -> None:
     """Under the names that programs use."""
     assert await value(conn, "select count(*) from agent.model where name = %s and enabled", model)
+
+
+GUIDE = """
+insert into aos_auth.tenant (name, display_name) values ('tech_corp', 'Tech Corp Inc.');
+insert into aos_auth.principal (tenant_id, principal_type, display_name)
+select tenant_id, 'user', 'Admin User' from aos_auth.tenant where name = 'tech_corp';
+select model_name, context_window from aos_meta.llm_model_registry where is_active = true;
+insert into aos_persona.persona (tenant_id, name, system_prompt, model_id)
+select tenant_id, 'pg_expert', 'You are a PostgreSQL Database Administrator.',
+       (select model_id from aos_meta.llm_model_registry where model_name = 'gpt-4o')
+  from aos_auth.tenant where name = 'tech_corp';
+insert into aos_agent.agent (tenant_id, name, persona_id)
+select tenant_id, 'my_pg_bot', (select persona_id from aos_persona.persona where name = 'pg_expert')
+  from aos_auth.tenant where name = 'tech_corp';
+insert into aos_agent.conversation (agent_id, tenant_id)
+select (select agent_id from aos_agent.agent where name = 'my_pg_bot'), tenant_id
+  from aos_auth.tenant where name = 'tech_corp'
+"""
+LATER = "update agent.run set lease_expires_at = now() - interval '1 s' where state = 'running'"
+LOOP = (
+    ("select aos_agent.run_turn(%s) ->> 'system_prompt'", "You are a PostgreSQL Database Administrator."),
+    ("select aos_agent.process_tool_call(%s, 'web_search', '{\"query\": \"join\"}') ->> 'status'", "ready"),
+    ("select aos_agent.record_tool_result(%s, 'web_search', '{\"result\": \"...\"}') ->> 'status'", "running"),
+    ("select aos_agent.finish_turn(%s, 'You should use an INNER JOIN...') ->> 'status'", "succeeded"),
+)  # fmt: skip
+
+
+@asynccontextmanager
+async def as_superuser(conn: AsyncConnection, dsn: str) -> AsyncIterator[AsyncConnection]:
+    """Who installed walagent, and nothing more."""
+    async with session(dsn) as opened:
+        yield opened
+    del conn
+
+
+@pytest.mark.parametrize("login", ["admin", "superuser"])
+@pytest.mark.parametrize("sessions", ["one", "many"])
+async def test_the_guide(conn: AsyncConnection, dsn: str, login: str, sessions: str) -> None:
+    """By the superuser or an admin, in one session or with a new one for each step."""
+    await install_pgagentos(conn)
+    apart = sessions == "many"
+    async with (admin if login == "admin" else as_superuser)(conn, dsn) as a:
+
+        @asynccontextmanager
+        async def step() -> AsyncIterator[AsyncConnection]:
+            if not apart:
+                yield a
+                return
+            async with session(dsn, user=a.info.user) as opened:
+                yield opened
+
+        for statement in GUIDE.split(";"):
+            async with step() as opened:
+                await opened.execute(statement.encode())
+        async with step() as opened:
+            talk = await value(opened, "select conversation_id from aos_agent.conversation")
+        async with step() as opened:
+            said = "select aos_agent.add_user_message(%s, 'How do I optimize a join?')"
+            await value(opened, said, talk)
+        async with step() as opened:
+            turn = await value(opened, "select aos_agent.start_turn(%s)", talk)
+            if apart:  # the session that started it holds it
+                await run_all(conn, LATER)
+        for statement, answer in LOOP:
+            async with step() as opened:
+                assert await value(opened, statement, turn) == answer, statement
+            if apart:
+                await run_all(conn, LATER)
+
+
+async def test_a_login_without_grants_reads_and_calls_nothing(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """So an analyst gets no right to write; a member that comes later has them."""
+    await install_pgagentos(conn)
+    async with role(conn) as login, session(dsn, user=login) as nobody:
+        for call in ("aos_core.log_event('approval.approved')", "aos_auth.current_tenant()"):
+            await refused(nobody, f"select {call}", state="42501")
+        await refused(nobody, "select * from aos_agent.agent", state="42501")
+    granted = """
+    select count(*) from pg_class c, aclexplode(c.relacl) a
+     where a.grantee = 0 and c.relnamespace::regnamespace::text ~ '^aos_'
+    """
+    assert await value(conn, granted) == 0
+    async with role(conn) as later:
+        await run_all(conn, f"select agent.grant_member('{later}')")
+        async with session(dsn, user=later) as member:
+            assert await rows(member, "select * from aos_agent.conversation") == []

@@ -13,9 +13,11 @@ from tests.helpers.asked import SCRIPT, analyst
 from tests.helpers.database import role, run_all, session, value
 from tests.helpers.people import person, token_of
 from walagent.config import AskSettings
+from walagent.config.dsn import Logins, Places
 from walagent.console.questions import PageQuestions
 from walagent.http.exchange import RefusedError
 from walagent.message import Json
+from walagent.store.sessions.tool_connections import ensure_login
 
 TICKETS = """
 create table ticket (id bigint primary key, category text, owner name);
@@ -42,6 +44,7 @@ async def served(conn: AsyncConnection, folder: Path) -> AsyncIterator[tuple[str
             f"select agent.grant_runner('{daemon}'); select agent.grant_asker('{daemon}');"
             f"select agent.grant_member('{daemon}'); grant {reader} to {daemon}",
         )
+        await ensure_login(conn)
         yield reader, daemon
 
 
@@ -51,7 +54,8 @@ async def ask(
     """Ask as the page does."""
     user = {"user": daemon} if daemon else {}
     url = make_conninfo(dsn, **user)
-    questions = PageQuestions(lambda: url, AskSettings(role=reader, connections=1, model="asker"))
+    settings = AskSettings(role=reader, connections=1, model="asker")
+    questions = PageQuestions(Logins(Places(url, url)), settings)
     async with session(dsn, **user) as acting, acting.transaction():
         await acting.execute("select agent.act_as(%s)", (token,))
         is_own = await questions.check(acting)

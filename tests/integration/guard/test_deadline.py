@@ -13,7 +13,8 @@ from tests.helpers.database import run_all, until
 from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.statements import Statements
 from walagent.errors import DatabaseLostError, StatementRefusedError
-from walagent.guard.query import Guard, ReadLimits
+from walagent.guard.query import Guard
+from walagent.guard.read_limits import ReadLimits
 from walagent.store.sessions.connections import connect
 
 # PostgreSQL checks for no interrupt in translate(): 3 * 10^8 comparisons, some two seconds.

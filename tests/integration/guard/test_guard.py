@@ -12,7 +12,8 @@ from tests.helpers.database import column, rows, run_all, value
 from tests.helpers.guard import TRACES, statements
 from walagent.errors import PreconditionError, StatementRefusedError
 from walagent.guard.analysis import Allowlist
-from walagent.guard.query import Guard, ReadLimits
+from walagent.guard.query import Guard
+from walagent.guard.read_limits import ReadLimits
 from walagent.guard.redact import without_values
 from walagent.guard.role import check_login, check_role
 

@@ -5,7 +5,8 @@ import ipaddress
 from psycopg import AsyncConnection
 
 from tests.helpers.database import column, rows, run_all
-from walagent.guard.query import Guard, ReadLimits
+from walagent.guard.query import Guard
+from walagent.guard.read_limits import ReadLimits
 
 # Of each built-in type a few values, as text; a type without any here fails the test.
 VALUES = {

@@ -4,7 +4,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from tests.helpers.database import column, refused, rows, run_all, value
+from tests.helpers.database import column, refused, role, rows, run_all, session, value
 from walagent.message import Json
 
 
@@ -172,3 +172,47 @@ async def test_without_a_trampoline_nothing_is_decided(conn: AsyncConnection) ->
     )
     await run_all(conn, "select agent_internal.make_policy_trampolines()")
     assert (await decide(conn, CALL))[0] == "deny"
+
+
+async def test_a_policy_is_changed_by_its_role_alone(policies: AsyncConnection, dsn: str) -> None:
+    """A developer neither deletes, disables nor takes over the operator's, and overrules none."""
+    conn = policies
+    await add(conn, "operator", "require")
+    async with role(conn) as dev:
+        await run_all(conn, f"select agent.grant_developer('{dev}')")
+        await run_all(conn, f"select agent_internal.make_trampoline('{dev}')")
+        async with session(dsn, user=dev) as developer:
+            for change in (
+                "delete from agent.policy",
+                "update agent.policy set enabled = false",
+                "update agent.policy set run_as = current_user",
+                "update agent.policy set name = 'other'",
+            ):
+                await refused(developer, change, state="42501")
+            await add(developer, "first", "allow", priority=0)
+            assert (await decide(conn, CALL))[:2] == ("require", "operator")
+            await add(developer, "second", "deny", priority=1)
+            assert (await decide(conn, CALL))[:2] == (
+                "require",
+                "operator",
+            )  # its own allow ends it
+            await run_all(developer, "delete from agent.policy where name in ('first', 'second')")
+        await add(conn, "free", "allow", priority=0)
+        assert (await decide(conn, CALL))[:2] == ("allow", "free")
+
+
+async def test_egress_rules_are_changed_by_who_made_them(conn: AsyncConnection, dsn: str) -> None:
+    """One more allows more, and none allow all."""
+    insert = "insert into agent.egress_rule (host) values (%s)"
+    await conn.execute(insert, ["operator.example"])
+    async with role(conn) as dev:
+        await run_all(conn, f"select agent.grant_developer('{dev}')")
+        async with session(dsn, user=dev) as developer:
+            await refused(developer, "delete from agent.egress_rule", state="42501")
+            await refused(developer, "update agent.egress_rule set host = 'x'", state="42501")
+            await refused(developer, insert, "mine.example", state="42501")
+            mine = "insert into agent.egress_rule (host, made_by) values ('x', %s)"
+            await refused(developer, mine, dev, state="42501")
+            await run_all(conn, "delete from agent.egress_rule")
+            await developer.execute(insert, ["mine.example"])
+            await run_all(developer, "delete from agent.egress_rule")

@@ -9,7 +9,8 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from psycopg import Error, sql
@@ -76,12 +77,14 @@ async def _find(guard: Guard, text: str, *, doubled: bool) -> Sequence[str]:
     ]
     found = [each for each in dict.fromkeys(found) if each.many.relation in names][:_MOST]
     proven: set[Many] = set()
+    limits = replace(guard.limits, seconds=_SECONDS, lock_seconds=_SECONDS)
+    quick = replace(guard, limits=limits)
     deadline = time.monotonic() + _SECONDS
     for many in dict.fromkeys(each.many for each in found):
         if time.monotonic() > deadline:
             break
         async with _undone(guard.conn, guard.search_path, "read only"):
-            if await _repeats(guard.conn, many, names):
+            if await _repeats(quick, many, names):
                 proven.add(many)
     return tuple(dict.fromkeys(_said(each, names) for each in found if each.many in proven))
 
@@ -143,7 +146,7 @@ async def _facts(conn: Connection, rule: Sequence[Item]) -> tuple[LevelFacts, Na
     return LevelFacts(keys, operators, totals, labels), names
 
 
-async def _repeats(conn: Connection, many: Many, names: Names) -> bool:
+async def _repeats(guard: Guard, many: Many, names: Names) -> bool:
     """Look for two rows that belong together."""
     schema, name, columns = names[many.relation]
     if not many.columns | {each.column for each in many.filters} <= columns.keys():
@@ -153,15 +156,15 @@ async def _repeats(conn: Connection, many: Many, names: Names) -> bool:
     wanted += [_condition(each, columns) for each in many.filters]
     asked = sql.SQL(
         "select exists (select from (select {same} from {table} where {wanted} limit {most}) q"
-        " group by {same} having count(*) > 1)"
+        " group by {same} having count(*) > 1)::text"
     ).format(
         same=sql.SQL(", ").join(same),
         table=sql.Identifier(schema, name),
         wanted=sql.SQL(" and ").join(wanted),
         most=sql.Literal(_LOOKED_AT),
     )
-    row = await (await conn.execute(asked)).fetchone()
-    return bool(row and row[0])
+    async with aclosing(guard.stream(asked.as_string(guard.conn))) as found:
+        return [row async for row in found] == [("true",)]
 
 
 def _condition(each: Filter, columns: Mapping[int, str]) -> sql.Composable:

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import click
 import orjson
@@ -13,6 +13,7 @@ from walagent.cli.session import Where, open_session, where_options
 from walagent.cli.terminal.output import json_option, print_json, print_line, say
 from walagent.errors import PreconditionError, StatementRefusedError
 from walagent.guard.analysis import Allowlist
+from walagent.guard.outlet import open_outlet
 from walagent.guard.query import Guard
 from walagent.guard.role import check_role
 from walagent.message import Json
@@ -82,8 +83,21 @@ async def _verdict(guard: Guard, text: Json) -> dict[str, Json]:
 async def _guard(where: Where, role: str | None) -> AsyncGenerator[Guard]:
     session = open_session(where)
     settings = session.config.ask
-    async with session.connection() as conn:
+    async with (
+        AsyncExitStack() as stack,
+        session.places() as places,
+        session.connect(places) as conn,
+    ):
+        outlet = None
         if role is not None:
+            worker = await stack.enter_async_context(session.connect(places))
+            outlet = await open_outlet(
+                stack,
+                worker,
+                role,
+                connecting=lambda: stack.enter_async_context(session.connect(places)),
+                tools_dsn=places.tools_dsn,
+            )
             await set_role(conn, role)
         try:
             await check_role(conn)
@@ -92,4 +106,4 @@ async def _guard(where: Where, role: str | None) -> AsyncGenerator[Guard]:
                 raise
             hint = f"Use --role {settings.role}, which walagent database setup creates."
             raise PreconditionError(str(error), hint=hint) from error
-        yield Guard(conn, allowed=Allowlist(settings.functions))
+        yield Guard(conn, allowed=Allowlist(settings.functions), outlet=outlet)

@@ -4,7 +4,7 @@ Not in the step's transaction, which can write, and not as the login: the guard'
 read-only and rolled back.  The rows are recorded like any result.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -14,14 +14,15 @@ from psycopg import AsyncConnection
 
 from walagent.domain.tool_spec import Tool
 from walagent.errors import StatementRefusedError
-from walagent.guard.query import Guard, ReadLimits
+from walagent.guard.outlet import Outlet
+from walagent.guard.query import Guard
+from walagent.guard.read_limits import ReadLimits
 from walagent.guard.redact import without_values
 from walagent.guard.role import reading_as
 from walagent.message import Json, ToolCall
 from walagent.postgres import pgtypes
 from walagent.rows.rows import Rows
-from walagent.store.codecs.exact import read_json
-from walagent.store.sessions.step_session import split_record
+from walagent.store.role_reader import RoleStatement
 from walagent.store.sessions.tool_connections import ToolConnection
 from walagent.store.trampolines import through_trampolines
 
@@ -60,8 +61,8 @@ async def answer_query(
     path = bounds.search_path or "pg_catalog"
     answer: dict[str, Json] = {"call_id": call.id, "name": call.name}
     conn, tools = conns
-    elsewhere = _through(tools, tool.role, path, within)
-    guard = Guard(conn, limits=within, search_path=path, elsewhere=elsewhere)
+    outlet = Outlet(_ToolsReader(tools), tool.role)
+    guard = Guard(conn, limits=within, search_path=path, outlet=outlet)
     try:
         rows = await _read(conn, tool.role, guard, str(arguments["sql"]))
     except StatementRefusedError as error:
@@ -78,27 +79,29 @@ async def _read(conn: AsyncConnection[Any], role: str, guard: Guard, text: str) 
     return await through_trampolines(read, lambda: nullcontext(conn), role=role)
 
 
-def _through(
-    tools: ToolConnection, role: str, path: str, limits: ReadLimits
-) -> Callable[[str], AsyncGenerator[tuple[str | None, ...]]]:
-    """Return what executes a statement as *role*, in a transaction that is rolled back."""
-    seconds, lock = (str(round(s * 1000)) for s in (limits.seconds, limits.lock_seconds))
+class _ToolsReader:
+    """Executes on a connection of the tools' login, in transactions that are rolled back."""
 
-    async def stream(text: str) -> AsyncGenerator[tuple[str | None, ...]]:
-        request = {"run_as": role, "sql": text, "path": path, "rows": True}
-        async with tools.transaction(force_rollback=True) as transaction:
-            await tools.conn.execute(
-                "select set_config('statement_timeout', %s, true),"
-                " set_config('lock_timeout', %s, true), set_config('row_security', 'on', true),"
-                " set_config('bytea_output', 'hex', true), set_config('jit', 'off', true),"
-                " set_config('extra_float_digits', '1', true)",
-                [seconds, lock],
+    def __init__(self, tools: ToolConnection) -> None:
+        self._tools = tools
+
+    @property
+    def connections(self) -> Sequence[AsyncConnection[Any]]:
+        return [self._tools.conn]
+
+    async def read(self, statement: RoleStatement) -> str | None:
+        request = {
+            "run_as": statement.run_as,
+            "sql": statement.text.decode(),
+            "path": statement.path,
+            "rows": statement.rows,
+            "settings": {"bytea_output": "hex", **statement.settings},
+        }
+        async with self._tools.transaction(force_rollback=True) as transaction:
+            await self._tools.conn.execute(
+                "select set_config('statement_timeout', %s, true)", [statement.timeout]
             )
-            found = await transaction.call("read_as", request)
-        for record in read_json(found)["rows"]:
-            yield tuple(split_record(record))
-
-    return stream
+            return await transaction.call("read_as", request)
 
 
 def as_json(rows: Rows, most: int = _MOST) -> str:

@@ -30,7 +30,7 @@ from walagent.errors import (
     ToolFailedError,
     WalagentError,
 )
-from walagent.guard.query import ReadLimits
+from walagent.guard.read_limits import ReadLimits
 from walagent.message import Json
 from walagent.moves import Call, RunLog
 from walagent.runs.awake_timeout import awake_for

@@ -61,6 +61,7 @@ async def apply_plan(conn: Connection, files: SchemaFiles, plan: Plan, version: 
         foreign = await _upgrade(conn, files, plan)
     await conn.execute(query("check_functions"))
     await _record(conn, files, plan, version, foreign)
+    await conn.execute("select agent_internal.restrict_definers()")
 
 
 async def _record(
@@ -118,7 +119,7 @@ async def _replace_code(
     for name in before:
         if name.startswith("policy "):  # PostgreSQL cannot replace one
             await conn.execute(f"drop {name}".encode())
-    await conn.execute("delete from agent_internal.privilege")
+    await conn.execute("delete from agent_internal.privilege where object !~ '^aos_'")
     await conn.execute("delete from agent_internal.owner_function")
     for file in code:
         try:

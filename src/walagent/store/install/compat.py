@@ -36,6 +36,8 @@ async def remove_pgagentos(conn: Connection) -> list[str]:
     found = sorted(name for name, about in await _schemas(conn) if about == OURS)
     for name in found:
         await conn.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
+    if found:
+        await conn.execute("delete from agent_internal.privilege where object ~ '^aos_'")
     return found
 
 

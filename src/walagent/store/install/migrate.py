@@ -11,6 +11,7 @@ from walagent.store.errors import translated, translating
 from walagent.store.install.apply import apply_plan, read_applied
 from walagent.store.install.files import SchemaFiles, find_files
 from walagent.store.install.lock import lock_migrations
+from walagent.store.install.owners import restore_owners
 from walagent.store.install.plan import Plan, plan_of
 
 Connection = AsyncConnection[Any]
@@ -49,6 +50,8 @@ async def migrate(conn: Connection, files: SchemaFiles | None = None) -> Plan:
     files = files or find_files()
     plan = await plan_migration(conn, files)
     if not plan:
+        with translating():
+            await restore_owners(conn)
         return plan
     try:
         async with conn.transaction():

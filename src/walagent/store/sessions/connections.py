@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from psycopg import AsyncConnection, OperationalError
 from psycopg.adapt import AdaptersMap
@@ -11,13 +11,36 @@ from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from walagent.errors import DatabaseLostError
-from walagent.postgres.connection import TEXT_FORMS, open_connection, parameters, why_refused
+from walagent.postgres.connection import open_connection, parameters, why_refused
 from walagent.store.codecs.exact import read_json
 from walagent.store.codecs.jsonb import to_json
 from walagent.store.errors import translating
 from walagent.store.sessions.acting import ActingConnection, Identity, give_identity
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
+
+_MAY_SET: Final = " and pg_catalog.has_parameter_privilege('session_replication_role', 'set')"
+# Settings that not every server has, or not every login may set.
+_LATER: Final = {
+    "transaction_timeout": ("0", ""),
+    "restrict_nonsystem_relation_kind": ("", ""),
+    "session_replication_role": ("origin", _MAY_SET),
+}
+# What each session has beside its options, which RESET takes away.  No name in it can be replaced
+# by code of others.
+RENEW: Final = ", ".join([
+    "select pg_catalog.set_config('datestyle', 'ISO', false)",
+    "pg_catalog.set_config('intervalstyle', 'postgres', false)",
+    (
+        "case when pg_catalog.current_setting('synchronous_commit') in ('off', 'local')"
+        " then pg_catalog.set_config('synchronous_commit', 'on', false) end"
+    ),
+    *(
+        f"case when pg_catalog.current_setting('{name}', true) <> '{value}'{may_set}"
+        f" then pg_catalog.set_config('{name}', '{value}', false) end"
+        for name, (value, may_set) in _LATER.items()
+    ),
+])  # fmt: skip
 
 
 def _prepare(context: AdaptersMap | AsyncConnection[Any]) -> None:
@@ -28,6 +51,8 @@ def _prepare(context: AdaptersMap | AsyncConnection[Any]) -> None:
 async def _configure(conn: AsyncConnection[Any]) -> None:
     """Make commits durable before they are reported, whatever the defaults of role and database.
 
+    So it is with what not every server has.
+
     A checkpoint that was reported durable and then lost in a crash would lose its changes.
     A stricter setting (remote_apply) is kept.  Times are formatted as psycopg parses them; the
     order of date fields (DMY, MDY) is kept too.
@@ -35,16 +60,9 @@ async def _configure(conn: AsyncConnection[Any]) -> None:
     Behind a pooler, nothing is prepared by name: the next statement can have another session.
     """
     _prepare(conn)
-    cursor = await conn.execute(
-        "select pg_backend_pid(),"
-        "       set_config('datestyle', %(datestyle)s, false),"
-        "       set_config('intervalstyle', %(intervalstyle)s, false),"
-        "       case when current_setting('synchronous_commit') in ('off', 'local')"
-        "            then set_config('synchronous_commit', 'on', false) end",
-        TEXT_FORMS,
-    )
+    cursor = await conn.execute(f"{RENEW}, pg_catalog.pg_backend_pid()".encode())
     row = await cursor.fetchone()
-    if row is None or row[0] != conn.info.backend_pid:  # a pooler sends a PID of its own
+    if row is None or row[-1] != conn.info.backend_pid:  # a pooler sends a PID of its own
         conn.prepare_threshold = None
 
 

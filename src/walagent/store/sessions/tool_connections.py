@@ -20,7 +20,7 @@ from walagent.errors import LoginRefusedError, PreconditionError
 from walagent.message import Json
 from walagent.store.codecs.jsonb import to_json
 from walagent.store.errors import translating
-from walagent.store.sessions.connections import Pool, connect, open_pool
+from walagent.store.sessions.connections import RENEW, Pool, connect, open_pool
 from walagent.telemetry.mask import hide
 
 Connection = AsyncConnection[Any]
@@ -41,11 +41,7 @@ SignedFunction = Literal[
 # hide the functions that follow; last, those that each connection has.
 DISCARD: Final = (
     "reset all; close all; deallocate all; unlisten *; discard temp; discard sequences;"
-    " select pg_catalog.pg_advisory_unlock_all(),"
-    " pg_catalog.set_config('datestyle', 'ISO', false),"
-    " pg_catalog.set_config('intervalstyle', 'postgres', false),"
-    " case when pg_catalog.current_setting('synchronous_commit') in ('off', 'local')"
-    " then pg_catalog.set_config('synchronous_commit', 'on', false) end"
+    f" select pg_catalog.pg_advisory_unlock_all(); {RENEW}"
 )
 _LOGIN: Final = """
 select agent_internal.tools_login(), key,

@@ -1,0 +1,63 @@
+-- Execute a statement that reads as a role that the login is a member of, in a transaction that is read-only from here on.
+--
+-- For a login that asks and cannot sign: what the statement fires has the role's rights, and not those of the person who asks.
+-- It gives nobody a right: a member can become the role.  Roll the transaction back, and discard what the session has.
+--
+-- Returns rows, see agent_internal.trampoline_body().
+-- Raises 42501 unless the login is a member, WA016 as agent_internal.trampoline_of() does, and what the statement raises.
+create or replace function agent_internal.read_as_member(_role name, _sql text, _path text)
+    returns text
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _through constant text := agent_internal.trampoline_of(_role);
+    _result  text;
+begin
+    if not pg_has_role(session_user, _role, 'member') then
+        raise exception '"%" is not a member of role "%"', session_user, _role using errcode = '42501';
+    end if;
+    perform set_config('transaction_read_only', 'on', true);
+    execute format('select %s($1, null, null, $2, true, true)', _through) into _result using _sql, _path;
+    execute 'close all';
+    return _result;
+end;
+$$;
+comment on function agent_internal.read_as_member(name, text, text) is 'Execute a statement that reads, as a role of which the login is a member';
+
+-- Create the trampoline of a role of which the login is a member, unless it has one: with the rights of the owner of the
+-- schema, who need not be a member if it is a superuser.  A function with the rights of its owner may set no role, so the
+-- trampoline is created first, and given away.
+--
+-- Raises 42501 if the login is no member, or the owner may not give it a function.
+create or replace function agent_internal.make_trampoline_of_member(_role name)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _name  constant text := (select 'agent_call.as_' || oid from pg_roles where rolname = _role)
+                            || '(_sql text, _arguments jsonb, _texts text[], _path text, _rows boolean, _last boolean)';
+    _owner constant name := current_user;
+begin
+    if not pg_has_role(session_user, _role, 'member') then
+        raise exception '"%" is not a member of role "%"', session_user, _role using errcode = '42501';
+    end if;
+    begin
+        perform agent_internal.trampoline_of(_role);
+        return;
+    exception when sqlstate 'WA016' then
+        null;
+    end;
+    perform agent_internal.open_trampoline(_role);
+    execute format(
+        'create function %s returns text language plpgsql security definer'
+        ' set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as %L', _name, agent_internal.trampoline_body());
+    execute format('revoke all on function %s from public', _name);
+    execute format('alter function %s owner to %I', _name, _role);
+    execute format('grant execute on function %s to %I', _name, _owner);
+    perform agent_internal.close_trampoline(_role);
+end;
+$$;

@@ -1,0 +1,50 @@
+"""The owners of walagent's functions, on whom the separation of tenants rests.
+
+A restore without owners, REASSIGN OWNED or ALTER FUNCTION gives them to somebody else, silently:
+they then read and write all tenants, or their new owner can replace what the daemon calls.
+"""
+
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+from psycopg.errors import InsufficientPrivilege
+
+from walagent.errors import PreconditionError
+
+Connection = AsyncConnection[Any]
+
+_NAMED: Final = 3  # functions in a message
+_MISOWNED: Final = (
+    "select function::text, owner::text, wanted::text from agent_internal.misowned_functions()"
+)
+
+
+async def misowned_functions(conn: Connection) -> list[tuple[str, str, str]]:
+    """Return the functions that belong to the wrong role, with that and the right one."""
+    return await (await conn.execute(_MISOWNED)).fetchall()
+
+
+async def restore_owners(conn: Connection) -> int:
+    """Give the functions to the roles that they belong to; return how many were not.
+
+    Raises:
+        PreconditionError: this login may not.
+    """
+    if not (found := await misowned_functions(conn)):
+        return 0
+    try:
+        async with conn.transaction():
+            await conn.execute("select agent_internal.restrict_definers()")
+    except InsufficientPrivilege as error:
+        raise PreconditionError(describe(found), hint=FIX, sqlstate=error.sqlstate) from error
+    return len(found)
+
+
+FIX: Final = "As a superuser, run walagent migrate. Until then, nothing serves tenants."
+
+
+def describe(found: list[tuple[str, str, str]]) -> str:
+    """Say which functions belong to whom."""
+    named = ", ".join(f"{function} to {owner}" for function, owner, _ in found[:_NAMED])
+    more = f", and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f"functions of walagent belong to the wrong role: {named}{more}"
