@@ -39,7 +39,7 @@ def test_functions_of_others_are_not_served_with(server: str, tmp_path: Path, ta
                 runner = User(tmp_path, make_conninfo(dsn, user=name))
                 refused = runner.types("run", "--http", "off")
                 assert (refused.code, "wrong role" in refused.err) == (3, True), refused
-                assert "run walagent migrate" in refused.err
+                assert "run walagent database migrate" in refused.err
                 assert "wrong role" in user.types("doctor").out
                 assert "up to date" in user.types("database", "migrate").worked().err
                 assert conn.execute(RIGHT).fetchone() == (0,)

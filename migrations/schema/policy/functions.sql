@@ -44,7 +44,7 @@ begin
 end;
 $$;
 
--- The egress rules of a tenant are changed by who could have made them all: one more allows more, and none allow all.
+-- Egress rules of a tenant are changed by roles that could have made them all: one more allows more, and none allow all.
 create or replace function agent_internal.keep_egress_rules()
     returns trigger
     language plpgsql

@@ -1,4 +1,4 @@
--- Sessions of the console: tokens for twelve hours, which the daemon makes for whoever proves who they are.
+-- Sessions of the console: tokens for twelve hours, which the daemon makes for people who prove who they are.
 
 -- Open a session of the principal as which this transaction acts, with the scopes of its token, until that ends.
 --

@@ -125,7 +125,7 @@ async def enter(conn: Connection, token: str, find: FindIdentity = identity_of_t
     except Error as error:
         if error.sqlstate != _UNKNOWN:
             raise
-        text = error.diag.message_primary or "the token is no session's"
+        text = error.diag.message_primary or "the token cannot be used"
         raise RefusedError(401, text, _UNKNOWN) from error
     return str(session)
 

@@ -40,7 +40,7 @@ async def restore_owners(conn: Connection) -> int:
     return len(found)
 
 
-FIX: Final = "As a superuser, run walagent migrate. Until then, nothing serves tenants."
+FIX: Final = "As a superuser, run walagent database migrate. Until then, nothing serves tenants."
 
 
 def describe(found: list[tuple[str, str, str]]) -> str:
