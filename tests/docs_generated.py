@@ -18,7 +18,7 @@ from typing import Any
 import click
 from pydantic import TypeAdapter
 
-from tests import docs_schema
+from tests import docs_attach, docs_schema
 from tests.docs_pages import ROOT, slug
 from walagent.cli import main
 from walagent.cli.commands import COMMANDS, Entry, Group, walk
@@ -194,4 +194,5 @@ def write(pages: Sequence[Path] = PAGES) -> None:
 
 if __name__ == "__main__":
     write()
+    docs_attach.write()
     docs_schema.write()

@@ -14,6 +14,7 @@ begin
 end $$;
 create domain public.checked as text check (public.note(value));
 create type public.holder as (inside public.checked);
+create domain public.numbers as int[] check (public.note('numbers'));
 """
 ATTACH = """
 select agent.attach('t'::regclass, 'gpt-4o', ops => '{insert}', server_filter => true,
@@ -27,6 +28,10 @@ select agent.attach('t'::regclass, 'gpt-4o', ops => '{insert}', server_filter =>
         "'{zz}'::public.checked[] is not null",
         "array['zz'::public.checked] is not null",
         "'(zz)'::public.holder is not null",
+        "row('zz')::public.holder is not null",
+        "new.n::text::public.checked[] is not null",
+        "new.n = any ('{1}'::public.numbers)",
+        "null::public.holder is null",
     ],
 )
 async def test_no_filter_has_a_type_whose_input_runs_code_of_others(

@@ -3,8 +3,13 @@ create or replace function agent_internal.bind_model()
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _scope constant text := (agent_internal.model_of(new.tenant, new.model)).scope;
 begin
-    new.model_scope := coalesce((agent_internal.model_of(new.tenant, new.model)).scope, '');
+    if new.model is not null and _scope is null then
+        perform agent_internal.check_model(new.model, new.tenant);
+    end if;
+    new.model_scope := coalesce(_scope, '');
     return new;
 end;
 $$;

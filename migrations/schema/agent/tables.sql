@@ -18,7 +18,7 @@ create table agent.agent (
     tenant              text collate "C" not null default agent.current_tenant() references agent.tenant,
     model_scope         text collate "C" not null default '' check (model_scope in ('', tenant)),
     persona             text,
-    persona_version     integer,
+    persona_version     integer check (persona_version > 0),
     requests_per_minute integer check (requests_per_minute between 1 and 6000),
     thinking_visible    boolean not null default true,
     pause_before_tool   boolean not null default false,

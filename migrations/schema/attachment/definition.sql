@@ -141,10 +141,13 @@ declare
     _absent text[] := '{}';
 begin
     select * into _agent from agent.agent where tenant = _attachment.tenant and name = _attachment.agent;
-    if found then
-        _agent := agent_internal.effective_agent(_agent);
-        perform agent_internal.check_model(_agent.model, _agent.tenant);
+    if not found then
+        raise exception 'agent "%" does not exist', _attachment.agent
+            using errcode = 'WA013',
+                  hint = agent_internal.suggest(_attachment.agent, (select array_agg(name) from agent.agent where tenant = _attachment.tenant));
     end if;
+    _agent := agent_internal.effective_agent(_agent);
+    perform agent_internal.check_model(_agent.model, _agent.tenant);
     if _attachment.condition is not null and _attachment.definition is not null then
         _used := array(select jsonb_array_elements_text(_attachment.definition -> 'condition_columns'));
         _old := array(select jsonb_array_elements_text(_attachment.definition -> 'old_columns')
@@ -237,6 +240,10 @@ as $$
 declare
     _same boolean := false;
 begin
+    if not new.paused then
+        new.paused_reason := null;
+        new.paused_by := null;
+    end if;
     if _op = 'UPDATE' then
         new.id := old.id;
         new.tenant := old.tenant;

@@ -7,12 +7,14 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent.backfill', 'select, insert, update, delete', '{runner}'),
     ('table', 'agent_internal.backfill_seen', 'select, insert, update, delete', '{runner}'),
     ('sequence', 'agent_internal.queue_id', 'usage', '{runner,developer}'),
-    ('function', 'agent.attach(regclass, text, text, text[], text, text[], text, text[], text[], jsonb, text[], name, text[], interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name, text, integer, boolean, text)', 'execute', '{runner,developer}'),
     ('function', 'agent.attach(text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent.detach(text)', 'execute', '{runner,developer}'),
     ('function', 'agent.pause(text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent.resume(text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.attach(regclass, jsonb)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.attach_keys()', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.bind_relation(text, oid, jsonb, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.change_agent(text, jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_relation(regclass, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_streamed(regclass, text[], text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_visibility(regclass, text[], name)', 'execute', '{runner,developer}'),
@@ -32,15 +34,23 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.reattach_message(agent.attachment)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.repin_runs(bigint, integer)', 'execute', '{runner}'),
     ('function', 'agent_internal.row_filter(regclass, text)', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.spec_bind(text[])', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.spec_cast(jsonb, text, text, text)', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.spec_list(jsonb, text, text[])', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.spec_ops(text[])', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.spec_bind(jsonb)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.spec_row(text, jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.spec_skip(text, integer)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.spec_typed(text, jsonb, text, boolean)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.spec_value(text, integer, text, text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.spec_values(jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.stream_drift(regclass, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.table_named(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.tool_drift(regclass, jsonb)', 'execute', '{runner}'),
-    ('function', 'agent_internal.view_condition(regclass, regclass, text[])', 'execute', '{runner,developer}');
+    ('function', 'agent_internal.view_condition(regclass, regclass, text[])', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.write_row(text, text, jsonb)', 'execute', '{runner,developer}');
+
+-- agent.attach() with named arguments: its types are generated.
+insert into agent_internal.privilege (kind, object, privilege, capabilities)
+select 'function', p.oid::regprocedure::text, 'execute', '{runner,developer}'
+  from pg_catalog.pg_proc p
+ where p.pronamespace = 'agent'::regnamespace and p.proname = 'attach' and p.prokind = 'f' and p.pronargs > 2;
 
 insert into agent_internal.owner_function (function) values
     ('agent_internal.delete_attachment_state()'),

@@ -105,31 +105,110 @@ begin
 end;
 $$;
 
-create or replace function agent_internal.spec_list(_spec jsonb, _key text, _default text[])
-    returns text[]
-    language sql
-    immutable
-as $$ select case when _spec ? _key then array(select jsonb_array_elements_text(_spec -> _key)) else _default end $$;
-
-create or replace function agent_internal.spec_ops(_ops text[])
-    returns text[]
+-- The values of a spec, checked and converted to the types of their columns.  A text can stand for each: a list of one, an
+-- element of bind as argument=column, a number, a time, JSON.
+--
+-- Raises WA010 for an unknown key, and for a value of another type.
+create or replace function agent_internal.spec_values(_spec jsonb)
+    returns jsonb
     language plpgsql
-    immutable
+    stable
 as $$
 declare
-    _op text;
+    _known constant text[] := (select array_agg(k.key order by k.key) || '{replace}' from agent_internal.attach_keys() k);
+    _given jsonb := '{}';
+    _key   record;
+    _word  text;
+    _hint  text;
 begin
-    foreach _op in array _ops loop
-        if lower(_op) <> all ('{insert,update,delete,truncate}') then
-            raise exception 'invalid operation "%" in "on"', _op
-                using errcode = 'WA010', hint = agent_internal.suggest(_op, '{insert,update,delete,truncate}');
+    for _word in select jsonb_object_keys(_spec) loop
+        if _word <> all (_known) then
+            raise exception 'unknown key "%"', _word using errcode = 'WA010', hint = agent_internal.suggest(_word, _known);
         end if;
     end loop;
-    return array(select lower(o) from unnest(_ops) o);
+    for _key in
+        select k.key, k.choices, k.may_be_empty, k.expected, format_type(a.atttypid, null) as type
+          from agent_internal.attach_keys() k
+               join pg_catalog.pg_attribute a on a.attrelid = format('agent.%I', k.of)::regclass and a.attname = k.column
+        union all select 'replace', null, true, 'must be true or false', 'boolean'
+    loop
+        begin
+            _given := _given || jsonb_build_object(_key.key, agent_internal.spec_typed(_key.key, _spec -> _key.key, _key.type, _key.may_be_empty));
+        exception when data_exception then
+            get stacked diagnostics _hint = pg_exception_hint;
+            raise exception '%: %', _key.key, _key.expected using errcode = 'WA010', hint = _hint;
+        end;
+        select w into _word
+          from jsonb_array_elements_text(case jsonb_typeof(_given -> _key.key) when 'array' then _given -> _key.key
+                                         else jsonb_build_array(_given -> _key.key) end) w
+         where w <> all (_key.choices) limit 1;
+        if found then
+            raise exception '%: %', _key.key, _key.expected using errcode = 'WA010', hint = agent_internal.suggest(_word, _key.choices);
+        end if;
+    end loop;
+    return _given;
 end;
 $$;
 
-create or replace function agent_internal.spec_bind(_pairs text[])
+-- One value of a spec as one of *_type*; NULL stays NULL.  Raises a data exception if it is none.
+create or replace function agent_internal.spec_typed(_key text, _value jsonb, _type text, _may_be_empty boolean)
+    returns jsonb
+    language plpgsql
+    stable
+as $$
+declare
+    _is  constant text := jsonb_typeof(_value);
+    _out jsonb;
+begin
+    if _value is null or _is = 'null' then
+        return null;
+    elsif _type = 'text[]' and _is = 'string' then
+        return agent_internal.spec_typed(_key, jsonb_build_array(_value), _type, _may_be_empty);
+    elsif _key = 'on' then
+        return lower(_value::text);
+    elsif _key = 'bind' and _is <> 'object' then
+        return agent_internal.spec_bind(case _is when 'array' then _value else jsonb_build_array(_value) end);
+    elsif _type = 'jsonb' or _type = 'text[]' and _is = 'array' then
+        return case when _is = 'string' then (_value #>> '{}')::jsonb else _value end;
+    elsif _is in ('array', 'object') or _value = '""' and not _may_be_empty then
+        raise data_exception;
+    end if;
+    execute format('select to_jsonb(($1 #>> ''{}'')::%s)', _type) into _out using _value;
+    if _type = 'numeric' and jsonb_typeof(_out) = 'string' then
+        raise data_exception;  -- NaN and Infinity
+    end if;
+    return _out;
+end;
+$$;
+
+-- The columns of an agent or an attachment, for a spec; what is not given has its default.
+create or replace function agent_internal.spec_row(_of text, _given jsonb)
+    returns jsonb
+    language sql
+    stable
+as $$
+    select jsonb_object_agg(k.column, coalesce(nullif(_given -> k.key, 'null'), k.fallback, case k.key when 'run_as' then to_jsonb(current_user) end))
+      from agent_internal.attach_keys() k
+     where k.of = _of and (k.key not in ('name', 'agent', 'paused') or k.key = 'paused' and _given ->> k.key is not null)
+$$;
+
+-- Change the given keys of an agent; the others keep their values.
+--
+-- Returns its version.
+create or replace function agent_internal.change_agent(_name text, _spec jsonb)
+    returns integer
+    language plpgsql
+as $$
+declare
+    _row constant jsonb := agent_internal.spec_row('agent', agent_internal.spec_values(_spec));
+begin
+    perform agent_internal.write_row('agent', _name, (
+        select jsonb_object_agg(k.column, _row -> k.column) from agent_internal.attach_keys() k where k.of = 'agent' and _spec ? k.key));
+    return (select g.version from agent.agent g where g.tenant = agent.current_tenant() and g.name = _name);
+end;
+$$;
+
+create or replace function agent_internal.spec_bind(_pairs jsonb)
     returns jsonb
     language plpgsql
     immutable
@@ -138,30 +217,12 @@ declare
     _bind jsonb := '{}';
     _pair text;
 begin
-    foreach _pair in array _pairs loop
+    for _pair in select jsonb_array_elements_text(_pairs) loop
         if _pair !~ '^[^=]+=[^=]+$' then
-            raise exception 'invalid element of "bind": expected argument=column, found "%"', _pair using errcode = 'WA010';
+            raise data_exception using hint = format('Expected argument=column, found "%s".', _pair);
         end if;
         _bind := _bind || jsonb_build_object(btrim(split_part(_pair, '=', 1)), btrim(split_part(_pair, '=', 2)));
     end loop;
     return _bind;
-end;
-$$;
-
-create or replace function agent_internal.spec_cast(_spec jsonb, _key text, _type text, _default text)
-    returns text
-    language plpgsql
-    stable
-as $$
-begin
-    if _spec ? _key then
-        execute format('select %L::%s', _spec ->> _key, _type);
-        return _spec ->> _key;
-    end if;
-    return _default;
-exception when data_exception then
-    raise exception 'invalid value of "%": expected %, found "%"', _key,
-        case _type when 'interval' then 'an interval such as 5s or 2 minutes' when 'boolean' then 'true or false' else 'a number' end,
-        _spec ->> _key using errcode = 'WA010';
 end;
 $$;

@@ -111,10 +111,6 @@ as $$
 declare
     _id bigint;
 begin
-    if not exists (select from agent.agent a where a.tenant = agent.current_tenant() and a.name = attach_to_threads.agent) then
-        raise exception 'agent "%" does not exist', attach_to_threads.agent
-            using errcode = 'WA013', hint = agent_internal.suggest(attach_to_threads.agent, (select array_agg(a.name) from agent.agent a where a.tenant = agent.current_tenant()));
-    end if;
     insert into agent.attachment (name, agent, relation, condition, bind, approve, debounce, cap, run_as, turns)
     values (coalesce(attach_to_threads.name, attach_to_threads.agent), attach_to_threads.agent, 'agent.event'::regclass,
             attach_to_threads.wake, attach_to_threads.bind, attach_to_threads.approve, attach_to_threads.debounce,

@@ -6,7 +6,6 @@ In one transaction of the caller: an error in any entry changes nothing.
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from walagent.apply.desired import (
     wanted_workflow,
 )
 from walagent.apply.http_tools import register_http_tools
-from walagent.config import Config
+from walagent.config import AttachmentEntry, Config
 from walagent.config.environment import Environment
 from walagent.config.workflows import WorkflowEntry
 from walagent.errors import ConfigError, WalagentError
@@ -80,7 +79,7 @@ async def apply_unlocked(
     await _register_tools(conn, config)
     differences = await plan(conn, config, prune=prune)
     for difference in differences:
-        with _naming(difference):
+        with _naming(difference.kind, difference.name):
             await _carry_out(conn, difference)
     changed = [d.name for d in differences if d.kind == "agent" and d.action == "change"]
     personas = [d.name for d in differences if d.kind == "persona"]
@@ -102,7 +101,7 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
     last two, first removals, then changes and additions.
 
     Raises:
-        ConfigError: the file names a table or model that does not exist.
+        ConfigError: the file names a table that does not exist.
     """
     models = await store.current(conn, "model")
     agents = await store.current(conn, "agent")
@@ -110,10 +109,9 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
     budgets = await store.current(conn, "budget")
     personas = await store.current(conn, "persona")
     workflows = await store.current(conn, "workflow")
-    _check_references(config, models, personas, agents)
     entries = config.all_attachments
     analyst = config.ask.role if "role" in config.ask.model_fields_set else None
-    oids = await _oids(conn, {name: entry.table for name, entry in entries.items()})
+    oids = await _find_tables(conn, entries)
     return [
         *_compare(
             "model", models, ((n, wanted_model(n, e, models)) for n, e in config.models.items())
@@ -175,11 +173,10 @@ async def _renew_workflows(
     changed, renewed = set(agents), {d.name for d in done if d.kind == "workflow"}
     for name, entry in _innermost_first(config):
         if name not in renewed and (entry.agents & changed or entry.subgraphs & renewed):
-            await store.update(conn, "workflow", name, {})
+            await store.write(conn, "workflow", name, {})
             renewed.add(name)
 
 
-_MOST_LISTED = 30  # names in a hint
 _NO_VERSION = {"paused"}  # fields whose change creates no version
 _BACKFILL = "only a new attachment is backfilled: detach it and apply the file again"
 
@@ -193,46 +190,11 @@ def _pruned(
             yield Difference(kind, name, action, {})
 
 
-def _check_references(
-    config: Config,
-    models: Mapping[str, Fields],
-    personas: Mapping[str, Fields],
-    agents: Mapping[str, Fields],
-) -> None:
-    known_models = {*models, *config.models}
-    known_personas = {*personas, *config.personas}
-    for name, persona in config.personas.items():
-        if persona.model is not None and persona.model not in known_models:
-            _unknown(f"personas.{name}.model", "model", persona.model, known_models)
-    for name, entry in config.agents.items():
-        if entry.model is not None and entry.model not in known_models:
-            _unknown(f"agents.{name}.model", "model", entry.model, known_models)
-        if entry.persona is not None and entry.persona not in known_personas:
-            _unknown(f"agents.{name}.persona", "persona", entry.persona, known_personas)
-    known_agents = {*agents, *config.agents}
-    for name, entry in config.attachments.items():
-        if entry.agent not in known_agents:
-            _unknown(f"attachments.{name}.agent", "agent", entry.agent, known_agents)
-
-
-def _unknown(where: str, what: str, word: str, known: Iterable[str]) -> None:
-    names = sorted(known)
-    near = get_close_matches(word, names, n=3)
-    guess = f"Did you mean {', '.join(near)}? " if near else ""
-    listed = f"Known: {', '.join(names) or 'none'}."
-    if len(names) > _MOST_LISTED:
-        listed = f"Run walagent {what}s to list all {len(names)}."
-    raise ConfigError(f'{where}: {what} "{word}" does not exist', hint=f"{guess}{listed}")
-
-
-async def _oids(conn: Connection, tables: Mapping[str, str]) -> dict[str, int]:
-    found = await store.find_tables(conn, tables.values())
-    oids: dict[str, int] = {}
-    for name, table in tables.items():
-        oid, guess = found[table]
-        if oid is None:
-            raise ConfigError(f'attachment "{name}": table "{table}" does not exist', hint=guess)
-        oids[name] = oid
+async def _find_tables(conn: Connection, entries: Mapping[str, AttachmentEntry]) -> dict[str, int]:
+    oids = dict[str, int]()
+    for name, entry in entries.items():
+        with _naming("attachment", name):
+            oids[name] = await store.find_table(conn, entry.table)
     return oids
 
 
@@ -253,10 +215,8 @@ async def _register_tools(conn: Connection, config: Config) -> None:
 
 async def _carry_out(conn: Connection, difference: Difference) -> None:
     match difference.action:
-        case "create":
-            await store.insert(conn, difference.kind, difference.name, difference.new)
-        case "change":
-            await store.update(conn, difference.kind, difference.name, difference.new)
+        case "create" | "change":
+            await store.write(conn, difference.kind, difference.name, difference.new)
         case "detach":
             await store.detach(conn, difference.name)
         case "remove":
@@ -264,11 +224,10 @@ async def _carry_out(conn: Connection, difference: Difference) -> None:
 
 
 @contextmanager
-def _naming(difference: Difference) -> Generator[None]:
+def _naming(kind: Kind, name: str) -> Generator[None]:
     """Add the entry's name to an error of PostgreSQL."""
     try:
         yield
     except Error as error:
         ours: WalagentError = translated(error)
-        about = f"{difference.kind} {difference.name}: {ours}"
-        raise type(ours)(about, hint=ours.hint) from error
+        raise type(ours)(f"{kind} {name}: {ours}", hint=ours.hint) from error

@@ -1,9 +1,11 @@
 """Convert entries of agents.yaml to rows of `agent.model`, `agent.agent` and so on."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import cast
 
 from walagent.config import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry, PersonaEntry
+from walagent.config.entries import COLUMNS
 from walagent.config.workflows import WorkflowEntry
 from walagent.errors import ConfigError
 from walagent.message import Json
@@ -72,31 +74,12 @@ def wanted_attachment(
     Args:
         analyst: the role with which the tool query reads, if the entry names none.
     """
-    row: dict[str, Json] = {
-        "agent": entry.agent,
-        "relation": relation,
-        "ops": list(entry.on),
-        "condition": entry.when,
-        "columns": None if entry.columns is None else list(entry.columns),
-        "writes": list(entry.writes),
-        "bind": dict(entry.bind),
-        "approve": list(entry.approve),
-        "query_as": entry.query_as or analyst,
-        "ordering_key": None if entry.ordering_key is None else list(entry.ordering_key),
-        "debounce": None if entry.debounce is None else entry.debounce.total_seconds(),
-        "cap": entry.cap,
-        "tenant_column": entry.tenant,
-        "backfill": entry.backfill,
-        "server_filter": entry.server_filter,
-        "max_depth": entry.max_depth,
-        "approval_ttl": entry.approval_ttl.total_seconds(),
-        "source": "file",
-    }
-    if entry.run_as is not None:
-        row["run_as"] = entry.run_as
-    if entry.paused is not None:
-        row["paused"] = entry.paused
-    return row
+    times = {key: value.total_seconds() for key, value in entry if isinstance(value, timedelta)}
+    given = entry.model_dump(mode="json", exclude={"name"}) | times
+    row = {COLUMNS.get(key, key): value for key, value in given.items()}
+    row |= {"relation": relation, "query_as": entry.query_as or analyst, "source": "file"}
+    kept = {key for key in ("run_as", "paused") if row[key] is None}
+    return {key: value for key, value in row.items() if key not in kept}
 
 
 def wanted_budget(entry: BudgetEntry) -> dict[str, Json]:

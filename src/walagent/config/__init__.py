@@ -1,6 +1,7 @@
 """The models of agents.yaml: settings of the daemon, models, agents, attachments and budgets.
 
-`loading` reads files and the environment; `complaints` formats validation errors.
+`loading` reads files and the environment; `complaints` formats validation errors, `expected` says
+what a key takes.
 """
 
 from walagent.config.complaints import Place, parse_config

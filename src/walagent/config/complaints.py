@@ -1,12 +1,13 @@
 """Validate plain values as a `Config`; report all problems in one error."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from walagent.config.expected import expected, keys_at, schema_at
 from walagent.config.root import Config
 from walagent.errors import ConfigError
 from walagent.message import Json
@@ -36,12 +37,12 @@ def _problem(details: ErrorDetails, place: Place) -> str:
     where = f"{at}: " if at else ""
     match details["type"]:
         case "extra_forbidden":
-            return f"{where}{unknown_key(dotted(path), str(path[-1]), keys_at(path[:-1]))}"
+            return f"{where}{unknown_key(dotted(path), str(path[-1]), keys_at(Config, path[:-1]))}"
         case "missing":
             return f"{where}{dotted(path)} is missing"
         case _:
             name = f"{dotted(path)}: " if path else ""
-            return f"{where}{name}{_sentence(details)}"
+            return f"{where}{name}{_sentence(details, path)}"
 
 
 def unknown_key(path: str, key: str, known: Sequence[str]) -> str:
@@ -57,53 +58,23 @@ def dotted(path: Path) -> str:
     return text.removeprefix(".")
 
 
-def keys_at(path: Path) -> list[str]:
-    """List the keys that are known at *path*."""
-    model = _model_at(path)
-    return list(model.model_fields) if model else []
-
-
-def _model_at(path: Path) -> type[BaseModel] | None:
-    here: Any = Config
-    for step in path:
-        model = _model_in(here)
-        if model is not None and step in model.model_fields:
-            here = model.model_fields[str(step)].annotation
-        elif model is not None and isinstance(step, str) and here is model:
-            return None
-    return _model_in(here)
-
-
-def _model_in(annotation: object) -> type[BaseModel] | None:
-    """Find the model in ``Model``, ``dict[str, Model]``, ``tuple[Model, ...]`` or a union."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)
-
-
 def _clean(loc: tuple[str | int, ...]) -> Path:
     """Drop the steps that pydantic adds for unions and validators."""
     return tuple(step for step in loc if isinstance(step, int) or "[" not in step)
 
 
-# Types of pydantic's errors whose own messages name Python types.
-_MUST = {
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "dict_type": "must be a mapping",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "int_parsing": "must be an integer",
-    "int_type": "must be an integer",
-    "model_type": "must be a mapping",
-    "string_type": "must be a string; put it in quotes",
-    "tuple_type": "must be a list",
-}
+# pydantic's errors about a value that its type or bounds do not allow.
+_VALUE = re.compile(
+    r".*_(type|parsing|too_short|too_long)|(greater|less)_than(_equal)?|literal_error|finite_number"
+    r"|too_short|int_from_float"
+)
 
 
-def _sentence(details: ErrorDetails) -> str:
-    if known := _MUST.get(details["type"]):
-        return known
+def _sentence(details: ErrorDetails, path: Path) -> str:
+    kind, is_key = details["type"], details["loc"][-1:] == ("[key]",)
+    if _VALUE.fullmatch(kind) and not is_key and (schema := schema_at(Config, path)) is not None:
+        quotes = "; put it in quotes" if kind == "string_type" else ""
+        return expected(schema) + quotes
     message = details["msg"].removeprefix("Value error, ")
     message = message.replace("Input should", "must").replace(" should ", " must ")
     return message[:1].lower() + message[1:]

@@ -1,7 +1,7 @@
 """The entries of agents.yaml: models, agents, attachments and budgets."""
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -156,6 +156,15 @@ class Attach(Part):
     """Time until an approval request expires."""
     paused: bool | None = None
     """`true`: no run starts.  Default: unchanged."""
+
+
+# Columns of agent.attachment that have another name than their key.
+COLUMNS: Final = {
+    "table": "relation",
+    "on": "ops",
+    "when": "condition",
+    "tenant": "tenant_column",
+}
 
 
 class AttachmentEntry(Attach):

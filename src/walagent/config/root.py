@@ -98,33 +98,6 @@ class Config(Part):
             seen.add(name)
         return self
 
-    @model_validator(mode="after")
-    def _calls_are_affordable(self) -> "Config":
-        for name, agent in self.agents.items():
-            least = self._least_cost(agent)
-            if agent.max_cost is not None and least is not None and least > agent.max_cost:
-                raise ValueError(
-                    f"agents.{name}: max_cost of {agent.max_cost:g} US dollars is too low:"
-                    f" one call of {self._model_of(agent)} can cost {least:.6f}"
-                )
-        return self
-
-    def _least_cost(self, agent: AgentEntry) -> float | None:
-        """Return what the smallest call can cost, if the file has the prices of its model.
-
-        `agent_internal.check_model` also counts the tools.
-        """
-        model = self.models.get(self._model_of(agent))
-        if model is None or model.input_price is None or model.output_price is None:
-            return None
-        output = min(256, agent.max_output_tokens or 256, model.max_output_tokens or 256)
-        tokens = min(1_500 + len(agent.system_prompt.encode()), model.context_window or 1 << 30)
-        return (tokens * model.input_price + output * model.output_price) / 1_000_000
-
-    def _model_of(self, agent: AgentEntry) -> str:
-        persona = self.personas.get(agent.persona or "")
-        return agent.model or (persona and persona.model) or ""
-
     @property
     def all_attachments(self) -> Mapping[str, AttachmentEntry]:
         """All attachments by name: under `attachments` and under `attach` of agents."""

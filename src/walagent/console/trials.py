@@ -6,6 +6,7 @@ of the agent can read, which the login of the principal must be a member of.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -15,6 +16,7 @@ from psycopg import AsyncConnection
 
 from walagent.config import Config
 from walagent.config.dsn import Logins
+from walagent.console.declared import PREFIX, declared_mutations
 from walagent.domain.tenant import Actor
 from walagent.http.exchange import RefusedError
 from walagent.intake.backfill import PresentRow
@@ -27,18 +29,6 @@ from walagent.trial.trial import Trial, TrialOptions, TriedRow, open_trial
 _AT_ONCE: Final = 2  # trials of a process; each has its own connections
 _SECONDS: Final = 300  # of one row
 _LISTED: Final = 20  # rows to choose from
-_DRAFT: Final = frozenset(
-    {
-        "model",
-        "system_prompt",
-        "max_steps",
-        "max_tokens",
-        "max_cost",
-        "max_seconds",
-        "max_attempts",
-        "max_output_tokens",
-    }
-)
 _WHO: Final = """
 select i.tenant, i.principal::text, agent.has_role('developer'), x.login::text, a.run_as::text,
        a.attached_by::text,
@@ -154,7 +144,7 @@ class PageTrials:
             RefusedError: the row or a column of the draft does not exist.
             WalagentError: as `Trial.try_row` does.
         """
-        if unknown := draft.keys() - _DRAFT:
+        if unknown := draft.keys() - _publishable():
             raise RefusedError(400, f'a draft has no "{min(unknown)}"')
         if not at:
             raise RefusedError(400, 'expected the primary key of a row in "at"')
@@ -227,6 +217,12 @@ class PageTrials:
                 }
             )
         return found, hidden
+
+
+def _publishable() -> AbstractSet[str]:
+    """Return the keys of an agent that the page changes."""
+    publish = next(each for each in declared_mutations() if each.name == f"{PREFIX}publish_agent")
+    return {*publish.parameters} - {"agent", "base"}
 
 
 def _row(row: PresentRow) -> Json:

@@ -26,6 +26,7 @@ from walagent.intake.conditions import Deferred, Raised, open_evaluator
 from walagent.matching.match import Match
 from walagent.postgres.lsn import Lsn
 from walagent.store import applying
+from walagent.store.errors import translating
 from walagent.store.people import explaining
 from walagent.store.people.explaining import CurrentRow, KeyedTable, ReaderState, RowRun
 from walagent.store.role_reader import open_role_reader
@@ -61,9 +62,8 @@ async def explain(
         ConfigError: the table does not exist, or *key* does not fit its primary key.
     """
     worker = worker or conn
-    relation, guess = (await applying.find_tables(conn, [name]))[name]
-    if relation is None:
-        raise ConfigError(f'table "{name}" does not exist', hint=guess)
+    with translating():
+        relation = await applying.find_table(conn, name)
     table = await explaining.describe_table(conn, relation)
     values = _key_values(table, key)
     runs = await explaining.runs_of(conn, table, key)

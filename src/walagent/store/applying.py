@@ -17,6 +17,7 @@ Kind = Literal["model", "persona", "agent", "workflow", "attachment", "budget"]
 Fields = Mapping[str, Json]
 
 _SECONDS = ("debounce", "approval_ttl")
+_WRITES = {"model": ("insert_model", "update_model"), "workflow": ("write_workflow",)}
 
 
 async def lock_out_appliers(conn: Connection) -> None:
@@ -39,33 +40,22 @@ async def current(conn: Connection, kind: Kind) -> dict[str, Fields]:
     return dict(await cursor.fetchall())
 
 
-async def find_tables(conn: Connection, names: Iterable[str]) -> dict[str, tuple[int | None, str]]:
-    """Look up tables.
+async def find_table(conn: Connection, name: str) -> int:
+    """Return the OID of a table.
 
-    Returns:
-        By name, the OID, or None and a suggestion.
+    Raises (as a PostgreSQL error):
+        ConfigError: it does not exist.
     """
-    cursor = await conn.execute(query("find_tables"), {"names": sorted(set(names))})
-    return {name: (oid, guess or "") for name, oid, guess in await cursor.fetchall()}
+    cursor = await conn.execute("select agent_internal.table_named(%s)::oid::bigint", [name])
+    (oid,) = await cursor.fetchone() or (0,)
+    return oid
 
 
-async def insert(conn: Connection, kind: Kind, name: str, fields: Fields) -> None:
-    """Insert a row."""
-    if kind == "model":
-        required = {key: fields[key] for key in ("provider", "model_id")}
-        await conn.execute(query("insert_model"), {"name": name, **required})
-        await update(conn, kind, name, fields)
-        return
-    if kind == "workflow":
-        await update(conn, kind, name, fields)
-        return
-    await conn.execute(query(f"insert_{kind}"), {"name": name, "fields": _json(fields)})
-
-
-async def update(conn: Connection, kind: Kind, name: str, fields: Fields) -> None:
-    """Update the columns in *fields* of a row; of a workflow, create a version."""
-    statement = "write_workflow" if kind == "workflow" else f"update_{kind}"
-    await conn.execute(query(statement), {"name": name, "fields": _json(fields)})
+async def write(conn: Connection, kind: Kind, name: str, fields: Fields) -> None:
+    """Insert a row, or update its columns in *fields*; of a workflow, create a version."""
+    given = {"of": kind, "name": name, "fields": _json(fields)}
+    for statement in _WRITES.get(kind, ("write_row",)):
+        await conn.execute(query(statement), given)
 
 
 async def detach(conn: Connection, name: str) -> None:

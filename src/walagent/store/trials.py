@@ -6,6 +6,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from psycopg import AsyncConnection, sql
+from psycopg.types.json import Jsonb
 
 from walagent.domain.attachment import Attachment
 from walagent.domain.run import Claim
@@ -77,11 +78,13 @@ async def copy_attachment(conn: Connection, name: str, draft: Mapping[str, Json]
         " where tenant = agent.current_tenant() and name = %s",
         [name],
     )
-    await applying.insert(conn, "agent", new, {**agent, **draft})
+    await applying.write(conn, "agent", new, agent)
+    if draft:
+        await conn.execute("select agent_internal.change_agent(%s, %s)", [new, Jsonb(draft)])
     fields = {**attachment, "agent": new, "paused": False, "backfill": False}
     # To compile a condition is to execute code of its author, so it is copied as it was compiled.
     fields |= {"condition": None, "server_filter": False}
-    await applying.insert(conn, "attachment", new, fields)
+    await applying.write(conn, "attachment", new, fields)
     await conn.execute(query("copy_condition"), {"source": name, "target": new})
     return new
 

@@ -210,7 +210,7 @@ def test_all_or_nothing(user: User, db: Connection) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("gpt-4o", "gpt-4oo", 'agents.support.model: model "gpt-4oo" does not exist'),
+        ("gpt-4o", "gpt-4oo", 'agent support: model "gpt-4oo" does not exist'),
         (
             "table: support_tickets",
             "table: suport_tickets",
@@ -231,12 +231,19 @@ def test_a_name_that_is_none_is_reported_with_what_may_be_meant(
     assert "run_as" in new or "did you mean" in refused.err.lower()
 
 
+def test_a_limit_within_which_no_call_is_possible_is_refused(user: User) -> None:
+    """With the price of the model, which the file need not have."""
+    refused = applied(user, AGENTS.replace("gpt-4o", "gpt-4o\n    max_cost: 0.0001"))
+    assert refused.code == 2
+    assert (
+        "attachment support: max_cost of 0.0001 US dollars is too low: one call of" in refused.err
+    )
+
+
 def test_of_many_models_the_nearest_are_named(user: User) -> None:
     """The registry has more than a screen."""
     refused = applied(user, AGENTS.replace("gpt-4o", "gpt-4oo"))
-    hint = refused.err.split("hint: ")[1]
-    assert hint.count(",") <= 2
-    assert "models to list all" in hint
+    assert "The closest of" in refused.err
 
 
 def test_only_pruning_ends_what_left_the_file(user: User, db: Connection) -> None:

@@ -242,8 +242,8 @@ async def test_trials_need_the_owner(conn: AsyncConnection, dsn: str, tmp_path: 
         ({"id": "1 or true", "part": "a"}, {}, "invalid input syntax"),
         ({"id": "1", "part": "' or true --"}, {}, "does not exist"),
         ({"id": "1", "part": "a"}, {"tools": ["query"]}, 'no "tools"'),
-        ({"id": "1", "part": "a"}, {"model": "none"}, "agent_model"),
-        ({"id": "1", "part": "a"}, {"max_steps": "many"}, "invalid input syntax"),
+        ({"id": "1", "part": "a"}, {"model": "none"}, 'model "none" does not exist'),
+        ({"id": "1", "part": "a"}, {"max_steps": "many"}, "max_steps: must be an integer"),
         ({"id": "1", "part": "a"}, {"max_steps": "-1"}, "max_steps"),
     ],
 )

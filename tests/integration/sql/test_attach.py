@@ -164,7 +164,7 @@ create extension if not exists pg_trgm;
 """
 )
 REFUSED_CONDITIONS = [
-    ("", "42601", "syntax error"),
+    ("", "WA010", "when: must be a string that is not empty"),
     ("new.status", "42804", "must be type boolean"),
     ("status = 'open'", "42702", "ambiguous"),
     ("new.nothing = 1", "42703", "nothing"),
@@ -709,7 +709,7 @@ async def test_a_plain_update_is_checked_like_an_attach(conn: AsyncConnection) -
         ("writes = '{nothing}'", "WA013"),
         ("relation = 'pg_catalog.pg_class'", "WA013"),
         ("run_as = 'nobody_at_all'", "42704"),
-        ("agent = 'nobody'", "23503"),
+        ("agent = 'nobody'", "WA013"),
         ("approve = '{refund_user}'", "WA011"),
     ):
         await refused(conn, f"update agent.attachment set {changed}", state=state)

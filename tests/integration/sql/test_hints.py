@@ -18,13 +18,28 @@ MISTAKES = [
     ("orders", "model=fake", "WA013", 'Did you mean "shop.orders"?'),
     ("shop.orders", 'model=fake, when="category is null"', "42702", "Write new.category"),
     ("support_tickets", "model=fake, tools=[refund_usr]", "WA011", 'Did you mean "refund_user"?'),
-    ("support_tickets", "model=fake, max_steps=0", "23514", "max_steps > 0"),
-    ("support_tickets", "model=fake, cap=0", "23514", "cap > 0"),
-    ("support_tickets", "model=fake, max_cost=-1", "23514", "max_cost > "),
-    ("support_tickets", "model=fake, max_seconds=0", "23514", "max_seconds > 0"),
-    ("support_tickets", "model=fake, max_attempts=0", "23514", "max_attempts > 0"),
-    ("support_tickets", "model=fake, max_depth=101", "23514", "max_depth"),
-    ("support_tickets", "model=fake, debounce=0s", "23514", "debounce"),
+    (
+        "support_tickets",
+        "model=fake, max_steps=0",
+        "WA010",
+        "max_steps: must be an integer greater than 0",
+    ),
+    ("support_tickets", "model=fake, cap=0", "WA010", "cap: must be an integer greater than 0"),
+    (
+        "support_tickets",
+        "model=fake, max_cost=-1",
+        "WA010",
+        "max_cost: must be a number greater than 0",
+    ),
+    ("support_tickets", "model=fake, max_seconds=0", "WA010", "max_seconds: must be"),
+    ("support_tickets", "model=fake, max_attempts=0", "WA010", "max_attempts: must be"),
+    (
+        "support_tickets",
+        "model=fake, max_depth=101",
+        "WA010",
+        "max_depth: must be an integer from 0 to 100",
+    ),
+    ("support_tickets", "model=fake, debounce=0s", "WA010", "debounce: must be a time such as"),
 ]
 OTHERS = [
     ("support_tickets", "model=fake, colour=red"),
@@ -76,7 +91,7 @@ async def test_of_many_models_a_hint_names_the_closest(conn: AsyncConnection) ->
 async def test_psql_prints_one_error_and_at_most_one_hint(
     conn: AsyncConnection, dsn: str, target: str, spec: str
 ) -> None:
-    """PostgreSQL adds one line of context, which names the function that was called."""
+    """PostgreSQL adds one line of context: the function that found it."""
     await run_all(conn, DESK + SHOP)
     await conn.commit()
     statement = f"select agent.attach('{target}', '{spec}')"
@@ -90,4 +105,4 @@ async def test_psql_prints_one_error_and_at_most_one_hint(
     assert kinds.count("HINT") <= 1
     assert set(kinds) <= {"DETAIL", "HINT", "CONTEXT"}
     assert sum(line.startswith("CONTEXT:") for line in rest) == 1
-    assert rest[-1].startswith("CONTEXT:  PL/pgSQL function agent.attach(")
+    assert rest[-1].startswith("CONTEXT:  PL/pgSQL function agent_internal.")

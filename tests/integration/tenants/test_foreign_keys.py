@@ -27,7 +27,7 @@ ALL = "select string_agg(x::text, e'\\n' order by x::text) from ({}) as x (x)".f
     ("statement", "state"),
     [
         ("insert into agent.agent (name, persona) values ('mine', 'ghost')", "WA021"),
-        ("insert into agent.agent (tenant, name, model) values ('umbra', 'x', 'dark')", "42501"),
+        ("insert into agent.agent (tenant, name, model) values ('umbra', 'x', 'dark')", "WA014"),
         ("insert into agent.principal (name, tenant) values ('x', 'umbra')", "42501"),
         ("select agent.grant_role('eve', 'viewer')", "WA020"),
         ("select agent.grant_role('eve', 'viewer', tenant => 'umbra')", "42501"),

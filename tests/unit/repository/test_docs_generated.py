@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests import docs_attach
 from tests.docs_generated import PAGES, described, regenerated
 from tests.docs_pages import ROOT
 from walagent.config.schema import json_schema
@@ -22,6 +23,11 @@ def test_the_schema_in_the_docs_is_up_to_date() -> None:
     """Editors check against the keys of this version: run `make docs`."""
     text = (ROOT / "docs" / "agents.schema.json").read_text("utf-8")
     assert json.loads(text) == json_schema()
+
+
+def test_the_keys_in_sql_are_up_to_date() -> None:
+    """A key of agents.yaml is one of agent.attach(), with its default: run `make docs`."""
+    assert docs_attach.PAGE.read_text("utf-8") == docs_attach.script()
 
 
 def test_every_key_has_a_meaning() -> None:

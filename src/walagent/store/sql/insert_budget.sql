@@ -1,6 +1,0 @@
--- Insert a budget of the file; every field is given.
-insert into agent.budget (name, agent, attachment, model, asker, period, max_cost, max_tokens,
-                          max_cost_per_question, max_tokens_per_question, on_exceeded, source)
-select %(name)s, r.agent, r.attachment, r.model, r.asker, r.period, r.max_cost, r.max_tokens,
-       r.max_cost_per_question, r.max_tokens_per_question, r.on_exceeded, r.source
-  from jsonb_populate_record(null::agent.budget, %(fields)s) r

@@ -1,8 +1,0 @@
--- Set the given fields of a persona.
-update agent.persona p
-   set (system_prompt, traits, rules, model, parameters, max_steps, max_tokens, max_cost, max_seconds,
-        max_output_tokens, requests_per_minute)
-     = (select r.system_prompt, r.traits, r.rules, r.model, r.parameters, r.max_steps, r.max_tokens, r.max_cost, r.max_seconds,
-       r.max_output_tokens, r.requests_per_minute
-          from jsonb_populate_record(p, %(fields)s) r)
- where p.name = %(name)s and p.tenant = coalesce(agent.current_tenant(), 'default')
