@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, Protocol, cast
 
+from walagent.postgres.quoting import quote_name
 from walagent.store.role_reader import RoleStatement
 
 Texts = tuple[str | None, ...]
@@ -79,14 +80,10 @@ def by_columns(
 
 def _cast(side: str, types: Mapping[str, str], given: Iterator[str] | None) -> str:
     cells = ", ".join(
-        f"{'null' if given is None else f'given.{next(given)}'}::{kind} as {_quoted(name)}"
+        f"{'null' if given is None else f'given.{next(given)}'}::{kind} as {quote_name(name)}"
         for name, kind in types.items()
     )
     return f"(select {cells}) as {side}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 async def true_rows(
@@ -169,7 +166,7 @@ def _record(side: str, given: str, types: Mapping[str, str]) -> str:
 
 
 def _typed(types: Mapping[str, str]) -> str:
-    return ", ".join(f"{_quoted(name)} {kind}" for name, kind in types.items())
+    return ", ".join(f"{quote_name(name)} {kind}" for name, kind in types.items())
 
 
 def _present_row(lookup: Lookup, types: Mapping[str, str]) -> str:
@@ -177,13 +174,13 @@ def _present_row(lookup: Lookup, types: Mapping[str, str]) -> str:
 
     A dropped column is selected too: its value is lost, and the error is better than NULL.
     """
-    columns = ", ".join(f"t.{_quoted(name)}" for name in types)
-    same = " and ".join(f"t.{_quoted(name)} = wanted.{_quoted(name)}" for name in lookup.key)
+    columns = ", ".join(f"t.{quote_name(name)}" for name in types)
+    same = " and ".join(f"t.{quote_name(name)} = wanted.{quote_name(name)}" for name in lookup.key)
     return (
         "       left join lateral (\n"  # noqa: S608 - quoted names
         "           select to_jsonb(part) as part\n"
         f"             from (select {columns}\n"
         f"                     from jsonb_to_record(given.key) as wanted ({_typed(lookup.key)})\n"
-        f"                          join {'.'.join(map(_quoted, lookup.table))} as t on {same}\n"
+        f"                          join {'.'.join(map(quote_name, lookup.table))} as t on {same}\n"
         "                    where given.key is not null) as part) as present on true\n"
     )

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from walagent.domain.change import Change, Op
+from walagent.postgres.quoting import quote_name, quote_text
 from walagent.store.decoded_rows import by_columns, true_rows
 from walagent.store.role_reader import RoleStatement, SessionReader
-from walagent.sync.expression import columns_of, quote_name, quote_text
+from walagent.sync.expression import columns_of
 from walagent.sync.query import Connecting
 from walagent.sync.shape import RowChange, Shape, ShapeChange, lacks_values
 from walagent.sync.snapshot import Visible, copy_rows, reading, select
