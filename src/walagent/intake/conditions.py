@@ -8,7 +8,7 @@ and search_path is empty: it cannot find objects that were created after it was 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -22,8 +22,8 @@ from walagent.matching import predicate
 from walagent.matching.document import readable
 from walagent.matching.match import Candidates, Match
 from walagent.store import tables
+from walagent.store.codecs.decoded_rows import Lookup, array, by_columns, by_documents, true_rows
 from walagent.store.codecs.exact import exact
-from walagent.store.decoded_rows import Lookup, array, by_columns, by_documents, true_rows
 from walagent.store.errors import is_passing
 from walagent.store.role_reader import RoleReader, RoleStatement, open_role_reader
 
@@ -187,7 +187,7 @@ class Evaluator:
             statement = await self._column_statement(attachment, changes[0].relation, sides)
             if statement is None:
                 return None
-            (true,) = await true_rows(self._reader, _as_role(attachment, statement), rows)
+            (true,) = await true_rows(lambda texts: self._read(attachment, statement, texts), rows)
         except Error as error:
             if is_passing(error):
                 raise
@@ -321,9 +321,7 @@ class Evaluator:
         looks_up = any(row["key"] is not None for row in given)
         statement = await self._statement(attachment, relation, looks_up=looks_up)
         document = orjson.dumps(given if rows else [], exact).decode("utf-8", "surrogateescape")
-        found = await self._reader.read(
-            replace(_as_role(attachment, statement), texts=array([document]))
-        )
+        found = await self._read(attachment, statement, array([document]))
         matches = dict(group)
         return {
             n: Gone(matches[n], hidden is True) if gone else verdict is True
@@ -351,15 +349,15 @@ class Evaluator:
             self._statements[key] = relation, text
         return text
 
+    async def _read(self, attachment: Attachment, statement: bytes, texts: bytes) -> str | None:
+        run_as, actor = attachment.authority.run_as, attachment.actor
+        return await self._reader.read(RoleStatement(run_as, statement, texts=texts, actor=actor))
+
     async def _types(
         self, attachment: Attachment, relation: Relation
     ) -> tuple[Mapping[str, str], Mapping[str, str]]:
         columns = predicate.needed(attachment, relation)
         return await tables.column_types(self._conn, attachment.target.relation_oid, columns)
-
-
-def _as_role(attachment: Attachment, statement: bytes) -> RoleStatement:
-    return RoleStatement(attachment.authority.run_as, statement, actor=attachment.actor)
 
 
 def _too_large(match: Match, column: str, length: int) -> Raised:

@@ -1,4 +1,4 @@
-"""What a condition reads of changes, as texts or documents for `store.decoded_rows`.
+"""What a condition reads of changes, as texts or documents for `store.codecs.decoded_rows`.
 
 A column that the WAL does not contain (UNCHANGED) is taken from the old row if that is complete,
 else from the current row.

@@ -228,20 +228,15 @@ async def _begin(
     return sent
 
 
-@dataclass(frozen=True, slots=True)
-class SessionReader:
-    """Executes statements in the open transaction, as the role that it has."""
-
-    conn: Connection
-
-    async def read(self, statement: RoleStatement) -> str | None:
-        """Implement `RoleReader.read`; the result must be one text."""
-        if has_no_encoding(self.conn):
-            await self.conn.execute("set local client_encoding = 'SQL_ASCII'")
-        cursor = AsyncRawCursor(self.conn)
-        arguments = RawJsonb(orjson.dumps(statement.arguments, exact))
-        await cursor.execute(statement.text, [arguments, RawTexts(statement.texts)])
-        return await _text(cursor)
+async def read_in(
+    conn: Connection, text: bytes, texts: bytes = b"{}", arguments: Json = None
+) -> str | None:
+    """Execute a statement in the open transaction, as the role that it has; see `RoleStatement`."""
+    if has_no_encoding(conn):
+        await conn.execute("set local client_encoding = 'SQL_ASCII'")
+    cursor = AsyncRawCursor(conn)
+    await cursor.execute(text, [RawJsonb(orjson.dumps(arguments, exact)), RawTexts(texts)])
+    return await _text(cursor)
 
 
 class LoginReader(RoleReader):
@@ -257,7 +252,7 @@ class LoginReader(RoleReader):
         end = _WHOLE.abort
         try:
             await conn.execute(f"{_WHOLE.begin}; {own}; set local search_path = ''".encode())
-            text = await SessionReader(conn).read(statement)
+            text = await read_in(conn, statement.text, statement.texts, statement.arguments)
             end = _WHOLE.commit
         finally:
             if not conn.closed:

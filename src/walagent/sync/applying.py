@@ -1,12 +1,13 @@
 """Apply a transaction to shapes: the images of its rows, what conditions say, and the logs."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from walagent.domain.change import Change, Op
 from walagent.postgres.quoting import quote_name, quote_text
-from walagent.store.decoded_rows import by_columns, true_rows
-from walagent.store.role_reader import RoleStatement, SessionReader
+from walagent.store.codecs.decoded_rows import by_columns, true_rows
+from walagent.store.role_reader import read_in
 from walagent.sync.expression import columns_of
 from walagent.sync.query import Connecting
 from walagent.sync.shape import RowChange, Shape, ShapeChange, lacks_values
@@ -117,14 +118,13 @@ class Applier:
         conditions = [s.definition.where for s in shapes if s.definition.where is not None]
         found = list[list[bool]]()
         async with self._connecting() as conn, reading(conn):
-            reader = SessionReader(conn)
             for start in range(0, len(conditions), _CONDITIONS):
                 part = conditions[start : start + _CONDITIONS]
                 read = {name for where in part for name in columns_of(where)} or {table.key[0]}
                 types = {each.name: each.sql_type for each in table.columns if each.name in read}
-                statement = RoleStatement("", by_columns([where.sql() for where in part], types))
+                text = by_columns([where.sql() for where in part], types)
                 rows = [tuple([(image or {}).get(name) for name in types]) for image in images]
-                true = await true_rows(reader, statement, rows, len(part))
+                true = await true_rows(partial(read_in, conn, text), rows, len(part))
                 found += [[row in each for row in rows] for each in true]
         return found
 

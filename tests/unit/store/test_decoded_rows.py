@@ -1,6 +1,6 @@
 """The statements that evaluate conditions on decoded rows."""
 
-from walagent.store.decoded_rows import Lookup, array, by_columns, by_documents
+from walagent.store.codecs.decoded_rows import Lookup, array, by_columns, by_documents
 
 OPEN = "(new.status = 'open')"
 STATUS = {"status": "text"}

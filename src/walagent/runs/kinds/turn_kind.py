@@ -26,7 +26,7 @@ from walagent.runs.rendering.thread_json import render_for_summary, render_json
 from walagent.runs.rendering.thread_template import TemplateError, render_template
 from walagent.runs.tools.toolbox import Toolbox
 from walagent.store import runs, tool_calls, turns
-from walagent.store.decoded_rows import by_documents
+from walagent.store.codecs.decoded_rows import by_documents
 from walagent.store.runs import NewStep
 from walagent.store.sessions.connections import Pool
 from walagent.store.trampolines import through_trampolines

@@ -6,25 +6,16 @@ as documents, which can lack values, and whose values no user-defined cast reads
 the role of a statement, and what an error means.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from walagent.postgres.quoting import quote_name
-from walagent.store.role_reader import RoleStatement
 
 Texts = tuple[str | None, ...]
 _AT_ONCE: Final = 10_000  # rows
 _DOCUMENTS: Final = "($2)[1]::jsonb"
-
-
-class Reads(Protocol):
-    """Executes statements; `RoleReader` is one."""
-
-    async def read(self, statement: RoleStatement) -> str | None:
-        """Return the one text that a statement returns."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +78,12 @@ def _cast(side: str, types: Mapping[str, str], given: Iterator[str] | None) -> s
 
 
 async def true_rows(
-    reader: Reads, statement: RoleStatement, rows: Iterable[Texts], count: int = 1
+    read: Callable[[bytes], Awaitable[str | None]], rows: Iterable[Texts], count: int = 1
 ) -> list[set[Texts]]:
     """Return for each condition of a statement `by_columns` the rows for which it is true.
 
     Args:
+        read: executes the statement on texts.
         rows: the texts of the columns, side by side.
         count: of the conditions.
     """
@@ -99,8 +91,7 @@ async def true_rows(
     found = [set[Texts]() for _ in range(count)]
     for at in range(0, len(distinct), _AT_ONCE):
         some = distinct[at : at + _AT_ONCE]
-        texts = array(list(chain.from_iterable(zip(*some, strict=True))))
-        answer = await reader.read(replace(statement, texts=texts))
+        answer = await read(array(list(chain.from_iterable(zip(*some, strict=True)))))
         for part in answer.split(",") if answer else ():
             number, verdicts = part.split(":")
             for n, verdict in enumerate(verdicts):
