@@ -275,9 +275,17 @@ class StatementRefusedError(WalagentError):
 
 
 class OutcomeUnknownError(WalagentError):
-    """An unsafe tool was started, and it is unknown whether it acted."""
+    """An unsafe tool was started, and it is unknown whether it acted.
+
+    Args:
+        retry_after: seconds after which it may be started again; None if not known.
+    """
 
     next = Next.ASK_PERSON
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class BudgetExceededError(WalagentError):

@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 
 import { chromium } from "playwright-core";
 
-const { link, run, chromium: program, shots } = JSON.parse(process.argv[2]);
+const { link, run, approvals, chromium: program, shots } = JSON.parse(process.argv[2]);
 const base = new URL(link).origin;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
@@ -84,6 +84,15 @@ await page.click("text=Review call >> visible=true");
 await page.waitForSelector("[aria-label=Arguments] tbody tr");
 seen.types = (await rows(page, "Arguments")).map((row) => row.split("\t").slice(0, 3).join("\t"));
 seen.decided = await page.locator(".approve table.rowdiff, table.rowdiff").first().innerText();
+
+// An approval by its address: that one, of several that wait.
+seen.reviewed = [];
+for (const approval of approvals) {
+  await page.goto(`${base}/approvals/${approval}`);
+  await page.waitForSelector("form.decide");
+  const run = await page.locator("section.approve a.btn[href^='/runs/']").getAttribute("href");
+  seen.reviewed.push([run, await page.locator(".side a.item[aria-current]").count()]);
+}
 
 // A path without a page; and who is signed in cannot be asked: the page opens when it can.
 const lost = await page.context().newPage();

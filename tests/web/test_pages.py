@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.asked import SCRIPT, analyst, let_ask
 from tests.helpers.browser import CHROMIUM, MARKS, use
-from tests.helpers.database import column, session, until, value
+from tests.helpers.database import column, rows, session, until, value
 from tests.helpers.desk import desk
 from tests.helpers.people import person
 from tests.helpers.talk import invite_people
@@ -44,7 +44,9 @@ async def test_pages_show_what_the_database_has(
         await invite_people(conn, started)  # an agent of threads: no table of the application
         await conn.execute(RENEWAL, (LARGE,))
         await until(conn, "select count(*) = 3 from agent.run where state = 'waiting_approval'")
-        seen = await use("pages.mjs", link=started.link, run=9)
+        waiting = await rows(conn, "select id::text, run_id from agent.approval order by id")
+        ids = [approval for approval, _ in waiting]
+        seen = await use("pages.mjs", link=started.link, run=9, approvals=ids)
     readers = [line.split("\t") for line in seen["readers"]]
     assert [each[1] for each in readers] == ["reader", "walagent sync temporary slot"]
     assert readers[1][0].endswith("walagent_sync_1_a")
@@ -62,6 +64,7 @@ async def test_pages_show_what_the_database_has(
     assert seen["call"] == "refund_customer(amount => 348.0)"
     assert seen["types"][:2] == ["ticket_id\tbigint\t9", "amount\tnumeric\t348.0"]
     assert str(LARGE) in seen["decided"]
+    assert seen["reviewed"] == [[f"/runs/{run}", 1] for _, run in waiting]
     assert seen["lost"] == "This page does not exist."
     assert "the database is not available" in seen["away"]
     assert (seen["errors"], seen["axe"], seen["wide"]) == ([], [], [])

@@ -20,6 +20,7 @@ from walagent.errors import ConfigError, InvalidCallError
 from walagent.guard.query import RowBuffer
 from walagent.guard.read_limits import ReadLimits
 from walagent.postgres import pgtypes
+from walagent.postgres.quoting import quote_name
 from walagent.rows.rows import ResultColumn, Rows
 
 if TYPE_CHECKING:
@@ -181,19 +182,19 @@ def _load(database: "DuckDBPyConnection", name: str, rows: Rows) -> None:
     if not names:
         return
     wanted = ", ".join(
-        f"unnest(${n}::varchar[]) as {_quoted(each)}" for n, each in enumerate(names, 1)
+        f"unnest(${n}::varchar[]) as {quote_name(each)}" for n, each in enumerate(names, 1)
     )
     database.execute(f"create table loaded as select {wanted}", columns)
     typed = ", ".join(
         _typed(database, each, column.type_oid)
         for each, column in zip(names, rows.columns, strict=True)
     )
-    database.execute(f"create table {_quoted(name)} as select {typed} from loaded")  # noqa: S608
+    database.execute(f"create table {quote_name(name)} as select {typed} from loaded")  # noqa: S608
     database.execute("drop table loaded")
 
 
 def _typed(database: "DuckDBPyConnection", name: str, oid: int) -> str:
-    quoted = _quoted(name)
+    quoted = quote_name(name)
     for kind in _TYPES.get(oid, ("VARCHAR",)):
         lost = f"{quoted} is not null and try_cast({quoted} as {kind}) is null"
         exact = f" or try_cast({quoted} as {kind})::double <> try_cast({quoted} as double)"
@@ -214,11 +215,6 @@ def _distinct(names: Iterable[str]) -> Sequence[str]:
     return given
 
 
-def _quoted(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
-
-
 # The operations that need no SQL.
 
 _AGGREGATES: Final = {"sum": "sum", "mean": "avg", "count": "count"}
@@ -231,7 +227,7 @@ def _operation(step: PlanStep, inputs: Mapping[str, StepResult]) -> str:
     ((name, result),) = inputs.items()
     columns = _distinct(result.rows.names)
     operations: dict[str, Callable[[], str]] = {
-        "describe": lambda: f"select * from (summarize {_quoted(name)})",  # noqa: S608 - quoted
+        "describe": lambda: f"select * from (summarize {quote_name(name)})",  # noqa: S608 - quoted
         "groupby": lambda: _group(name, columns, given),
         **{each: lambda each=each: _total(name, columns, given, each) for each in _AGGREGATES},
     }
@@ -245,7 +241,7 @@ def _total(name: str, columns: Sequence[str], given: Mapping[str, Any], operatio
     column = given.get("column") or given.get("target_column")
     what = "*" if column is None and operation == "count" else _one_of(columns, column)
     total = f"{_AGGREGATES[operation]}({what}) as {operation}"
-    return f"select {total} from {_quoted(name)}"  # noqa: S608 - quoted
+    return f"select {total} from {quote_name(name)}"  # noqa: S608 - quoted
 
 
 def _group(name: str, columns: Sequence[str], given: Mapping[str, Any]) -> str:
@@ -260,10 +256,10 @@ def _group(name: str, columns: Sequence[str], given: Mapping[str, Any]) -> str:
             f", sum({what}) as sum, avg({what}) as mean, min({what}) as min, max({what}) as max"
         )
     groups = f"group by {keys} order by {keys}"
-    return f"select {keys}, {totals} from {_quoted(name)} {groups}"  # noqa: S608 - quoted
+    return f"select {keys}, {totals} from {quote_name(name)} {groups}"  # noqa: S608 - quoted
 
 
 def _one_of(columns: Sequence[str], column: object) -> str:
     if column not in columns:
         raise InvalidCallError(f"there is no column {column!r}; there are: {', '.join(columns)}")
-    return _quoted(str(column))
+    return quote_name(str(column))

@@ -23,6 +23,7 @@ from walagent.errors import (
     ModelUnavailableError,
     PreconditionError,
 )
+from walagent.postgres.quoting import quote_text
 from walagent.rows.rows import Rows
 from walagent.store import questions
 from walagent.store.errors import translating
@@ -78,10 +79,10 @@ def asking_as(login: str) -> Generator[None]:
     try:
         yield
     except InsufficientPrivilege as error:
-        quoted = login.replace("'", "''")
         raise PreconditionError(
             f'login "{login}" cannot ask questions: {error.diag.message_primary}',
-            hint=f"As the owner of schema agent, run select agent.grant_asker('{quoted}');",
+            hint="As the owner of schema agent, run"
+            f" select agent.grant_asker({quote_text(login)});",
             sqlstate=error.sqlstate,
         ) from error
 

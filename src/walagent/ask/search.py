@@ -16,7 +16,7 @@ import orjson
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.base.extras import install_hint
-from walagent.base.retries import doubling, seconds
+from walagent.base.retries import doubling, retry_after, seconds
 from walagent.domain.untrusted import one_line
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
@@ -261,8 +261,8 @@ def _wait(response: httpx2.Response, attempt: int) -> float | None:
     """How long until another try; None where none would help."""
     if response.status_code != _BUSY and not response.is_server_error:
         return None
-    asked = response.headers.get("retry-after", "")
-    wait = float(asked) if asked.isdecimal() else seconds(doubling(_PAUSE, _PATIENCE), attempt)
+    asked = retry_after(response.headers)
+    wait = seconds(doubling(_PAUSE, _PATIENCE), attempt) if asked is None else asked
     return wait if wait <= _PATIENCE else None
 
 

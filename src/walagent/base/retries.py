@@ -5,7 +5,9 @@ reader in its health) asks a policy for the seconds of its next wait.
 """
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar
 
 from tenacity import (
@@ -25,6 +27,7 @@ DATABASE: Final = wait_random_exponential(multiplier=1, min=0.1, max=15)
 # Short and random, so that two transactions do not conflict again.
 CONFLICT: Final = wait_random_exponential(multiplier=0.02, max=0.5)
 _RUN: Final = wait_exponential(multiplier=1, max=60) + wait_random_exponential(multiplier=1, max=60)
+_LONGEST: Final = 3_600.0  # seconds; an answer that asks for more can be a mistake
 
 
 def doubling(first: float, longest: float) -> wait_base:
@@ -42,6 +45,43 @@ def seconds(policy: wait_base, attempts: int) -> float:
 def delay(attempt: int, asked: float | None = None) -> float:
     """Return the seconds until a run's next attempt, at least *asked*; first one to two."""
     return max(seconds(_RUN, attempt), asked or 0.0)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that an answer asks to wait, at most an hour; None if it does not ask.
+
+    A date is measured against the answer's own date, where it has one: clocks differ.
+
+    Args:
+        headers: with lower-case names, or of a kind that does not mind the case.
+
+    Source: RFC 9110, section 10.2.3; `retry-after-ms` is what SDKs of models read before it.
+    """
+    millis = _number(headers.get("retry-after-ms", ""))
+    if millis is not None:
+        return min(millis / 1000, _LONGEST)
+    text = headers.get("retry-after", "")
+    wait = _number(text)
+    if wait is None and (moment := _moment(text)) is not None:
+        now = _moment(headers.get("date", "")) or datetime.now(UTC)
+        wait = max(0.0, (moment - now).total_seconds())
+    return None if wait is None else min(wait, _LONGEST)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 async def repeat(

@@ -19,6 +19,7 @@ from walagent.config.dsn import DatabaseChoice, Places, choose, open_places
 from walagent.config.environment import Environment, load_env_file
 from walagent.config.loading import load_config
 from walagent.errors import PreconditionError
+from walagent.postgres.quoting import quote_text
 from walagent.store.errors import NOT_MIGRATED, translating
 from walagent.store.people.listings import Connection
 from walagent.store.sessions.acting import identity_of_token
@@ -131,10 +132,10 @@ class CliSession:
 
 def _lacking(login: str) -> str:
     """Say how a login gets what it may not use: PostgreSQL names the object alone."""
-    name = login.replace("'", "''")
     return (
         f'The login "{login}" lacks this right. The owner of walagent\'s schema grants parts of it:'
-        f" select agent.grant_viewer('{name}'), or grant_member, grant_approver, grant_developer."
+        f" select agent.grant_viewer({quote_text(login)}),"
+        " or grant_member, grant_approver, grant_developer."
     )
 
 

@@ -2,8 +2,8 @@
 
 A file begins with comments: `-- key:` names the columns that tell rows apart, `-- parameters:` the
 values of a request, `-- role:` the role that a principal needs.  `-- as: login` executes a mutation
-as the login of the principal, where what the login may do counts.  A line `-- include: NAME`
-stands for the text of another file, whose name begins with `_`.
+as the login of the principal, where what the login may do counts.  A file can include others, as
+those of `store.queries`.
 """
 
 import re
@@ -14,8 +14,9 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
+from walagent.store.queries import complete
+
 PREFIX: Final = "console."
-_INCLUDE: Final = re.compile(r"^-- include: (\w+)$", re.MULTILINE)
 _HEAD: Final = re.compile(r"-- (key|parameters|role|as): (.+)\n")
 _COMMENT: Final = re.compile(r"^ *--[^\n]*\n", re.MULTILINE)
 
@@ -68,10 +69,7 @@ def _declared(name: str, text: str, parts: Traversable) -> Declared:
     while found := _HEAD.match(text):
         head[found[1]] = tuple(each.strip() for each in found[2].split(","))
         text = text[found.end() :]
-    while found := _INCLUDE.search(text):
-        part = parts.joinpath(f"{found[1]}.sql").read_text("utf-8").rstrip()
-        text = f"{text[: found.start()]}{part}{text[found.end() :]}"
-    plain = _COMMENT.sub("", text).strip()
+    plain = _COMMENT.sub("", complete(text, parts)).strip()
     role = next(iter(head.get("role", ())), None)
     as_login = head.get("as") == ("login",)
     key, parameters = head.get("key", ()), head.get("parameters", ())

@@ -37,7 +37,7 @@ from walagent.models.model import Model
 from walagent.replication.bootstrap import PUBLICATIONS
 from walagent.store import attachments, budgets, gaps
 from walagent.store import checkpoint as checkpoints
-from walagent.store.errors import translated
+from walagent.store.errors import MIGRATE, translated
 from walagent.store.install import server_facts
 from walagent.store.install.identity import check_database
 from walagent.store.install.migrate import plan_migration
@@ -162,7 +162,7 @@ async def _migrations(conn: Connection) -> Finding:
     except Error as error:
         return problem(str(translated(error)))
     if due:
-        return problem(due.text, "walagent database migrate")
+        return problem(due.text, MIGRATE)
     return ok("the schema is up to date")
 
 

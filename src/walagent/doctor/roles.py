@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from psycopg import sql
-
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import WalagentError
+from walagent.postgres.quoting import quote_name, quote_text
 from walagent.store.install.owners import FIX, describe
 from walagent.store.install.server_facts import (
     AttachedTable,
@@ -21,7 +20,7 @@ def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Fin
         few = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")  # noqa: PLR2004
         yield problem(
             f'role "{facts.role}" lacks {few}',
-            f"select agent.grant_runner({_literal(facts.role)}); -- as the schema's owner",
+            f"select agent.grant_runner({quote_text(facts.role)}); -- as the schema's owner",
         )
     elif facts.superuser:
         yield warning(
@@ -35,7 +34,7 @@ def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Fin
 def check_isolation(roles: Iterable[UnconfinedRole]) -> Iterator[Finding]:
     """Check that row-level security applies to all who act in a tenant."""
     for found in roles:
-        role, bypasses = _name(found.role), f"alter role {_name(found.role)} nobypassrls;"
+        role, bypasses = quote_name(found.role), f"alter role {quote_name(found.role)} nobypassrls;"
         match found.used_by, found.reason:
             case "owner", _:
                 yield problem(
@@ -72,7 +71,7 @@ def check_login(
     Args:
         refused: why the server did not accept it.
     """
-    quoted = _name(name)
+    quoted = quote_name(name)
     if not login.is_role:
         if login.may_create:
             yield ok("the login for tools is created when the daemon starts")
@@ -107,7 +106,7 @@ def check_login(
     findings += [
         problem(
             f'login "{name}", as which tools are executed, is a member of "{role}"',
-            f"revoke {_name(role)} from {quoted};",
+            f"revoke {quote_name(role)} from {quoted};",
         )
         for role in login.member_of
     ]
@@ -134,14 +133,14 @@ def _check_table(table: AttachedTable, role: str) -> Iterator[Finding]:
     if not table.table_exists:
         yield problem(
             f"attachment {table.attachment}: {table.lost}",
-            f"select agent.detach({_literal(table.attachment)});"
+            f"select agent.detach({quote_text(table.attachment)});"
             f" -- or set another table and resume it: {_other_table(table)}",
         )
         return
     if not table.owner_may_publish:
         yield problem(
             f'the publication\'s owner "{table.schema_owner}" cannot publish {table.relation}',
-            f"grant {_name(table.owner or '')} to {_name(table.schema_owner)};",
+            f"grant {quote_name(table.owner or '')} to {quote_name(table.schema_owner)};",
         )
     if table.missing_old:
         yield warning(
@@ -164,7 +163,7 @@ def _check_table(table: AttachedTable, role: str) -> Iterator[Finding]:
 
 
 def _other_table(table: AttachedTable) -> str:
-    name, relation = _literal(table.attachment), _literal(table.relation)
+    name, relation = quote_text(table.attachment), quote_text(table.relation)
     return f"update agent.attachment set relation = {relation} where name = {name};"  # noqa: S608 - for an operator to read
 
 
@@ -172,12 +171,12 @@ def _check_role(table: AttachedTable, role: str) -> Iterator[Finding]:
     if not table.role_exists:
         yield problem(
             f'attachment {table.attachment} runs as role "{table.run_as}", which does not exist',
-            f"create role {_name(table.run_as)}; -- or attach it with another run_as",
+            f"create role {quote_name(table.run_as)}; -- or attach it with another run_as",
         )
     elif not table.may_become:
         yield problem(
             f'role "{role}" cannot set role "{table.run_as}", as which {table.attachment} runs',
-            f"grant {_name(table.run_as)} to {_name(role)};",
+            f"grant {quote_name(table.run_as)} to {quote_name(role)};",
         )
     elif table.role_is_superuser:
         yield warning(
@@ -200,22 +199,14 @@ def _check_reading(table: AttachedTable, role: str) -> Iterator[Finding]:
     if not table.may_read_as:
         yield problem(
             f'role "{role}" cannot set role "{table.reads_as}", as which {table.attachment} reads',
-            f"grant {_name(table.reads_as)} to {_name(role)};",
+            f"grant {quote_name(table.reads_as)} to {quote_name(role)};",
         )
     elif table.could_write:
         yield problem(
             f'attachment {table.attachment} reads as "{table.reads_as}", which is not read-only:'
             f" {table.could_write}",
-            f"select fix from agent_internal.writing_rights({_literal(table.reads_as)});",  # noqa: S608 - for an operator
+            f"select fix from agent_internal.writing_rights({quote_text(table.reads_as)});",  # noqa: S608 - for an operator
         )
-
-
-def _name(name: str) -> str:
-    return sql.Identifier(name).as_string()
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def check_owners(misowned: list[tuple[str, str, str]]) -> Iterator[Finding]:

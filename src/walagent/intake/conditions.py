@@ -21,15 +21,15 @@ from walagent.domain.change import Change, Relation
 from walagent.matching import predicate
 from walagent.matching.document import readable
 from walagent.matching.match import Candidates, Match
-from walagent.matching.predicate import ColumnTypes, Texts
 from walagent.store import tables
+from walagent.store.codecs.decoded_rows import Lookup, array, by_columns, by_documents, true_rows
 from walagent.store.codecs.exact import exact
 from walagent.store.errors import is_passing
 from walagent.store.role_reader import RoleReader, RoleStatement, open_role_reader
 
 _AT_ONCE = 1000  # rows in a statement, as documents
 _COLUMNS_AT_ONCE = 4000  # rows in a statement, as columns
-_STATEMENTS = 1000  # kept of each kind: one takes up to some kilobytes
+_STATEMENTS = 1000  # that are kept: one takes up to some kilobytes
 _VISIBLE = 10.0  # seconds to wait for a commit to become visible before an attachment is paused
 
 
@@ -89,12 +89,11 @@ class Evaluator:
         self._conn = conn
         self._reader = reader
         self._by_name = by_name
-        # By attachment and version: the last relation, and the statement for it.
-        self._statements = Recent[tuple[int, int], tuple[Relation, bytes]](_STATEMENTS)
-        # The same for statements by column, and also by their sides.
-        self._column_statements = Recent[
-            tuple[int, int, Sequence[str]], tuple[Relation, bytes | None]
-        ](_STATEMENTS)
+        # By attachment, version and, for a statement by columns, the sides: the last relation, and
+        # the statement for it.
+        self._statements = Recent[tuple[int, int, Sequence[str]], tuple[Relation, bytes | None]](
+            _STATEMENTS
+        )
         self._casts: bool | None = None  # whether there are user-defined casts from text
 
     @property
@@ -188,40 +187,33 @@ class Evaluator:
             statement = await self._column_statement(attachment, changes[0].relation, sides)
             if statement is None:
                 return None
-            true = await self._true_of(attachment, statement, list(dict.fromkeys(rows)))
+            (true,) = await true_rows(lambda texts: self._read(attachment, statement, texts), rows)
         except Error as error:
             if is_passing(error):
                 raise
             return None  # `look_closer` finds the change that raises it
         return [row in true for row in rows]
 
-    async def _true_of(
-        self, attachment: Attachment, statement: bytes, rows: Sequence[Texts]
-    ) -> set[Texts]:
-        columns = list(chain.from_iterable(zip(*rows, strict=True)))
-        run_as, texts = attachment.authority.run_as, predicate.array(columns)
-        found = await self._reader.read(
-            RoleStatement(run_as, statement, len(rows), texts, actor=attachment.actor)
-        )
-        return {rows[int(n) - 1] for n in found.split(",")} if found else set()
-
     async def _column_statement(
         self, attachment: Attachment, relation: Relation, sides: Sequence[str]
     ) -> bytes | None:
-        """Return the statement; None if there is a user-defined cast from text.
+        """Return the statement; None if a type is not known, or there is a user-defined cast.
 
-        Such a cast might read a value differently from the input function of its type.
+        A cast from text might read a value differently from the input function of its type.
         """
         key = attachment.id, attachment.version, sides
-        known = self._column_statements.get(key)
+        known = self._statements.get(key)
         if known is not None and known[0] is relation:
             return known[1]
         if self._casts is None:
             self._casts = await tables.has_text_casts(self._conn)
-        shape = await self._shape(attachment, relation)
-        made = None if self._casts else predicate.column_statement(attachment, shape, sides)
-        text = None if made is None else made.as_bytes()
-        self._column_statements[key] = relation, text
+        then, _ = await self._types(attachment, relation)
+        names, text = attachment.trigger.condition_columns, None
+        if not self._casts and then.keys() >= set(names):
+            types = {name: then[name] for name in names}
+            given = {side: side in sides for side in ("new", "old")}
+            text = by_columns([attachment.trigger.condition or "true"], types, given)
+        self._statements[key] = relation, text
         return text
 
     # By documents: each change with all that the WAL has of it.
@@ -249,7 +241,6 @@ class Evaluator:
         answer = await self._try(group)
         if isinstance(answer, Error):
             self._statements.clear()
-            self._column_statements.clear()
             self._casts = None
             if await self.has_become_visible(group[-1][1].change.xid):
                 answer = await self._try(group)
@@ -330,12 +321,7 @@ class Evaluator:
         looks_up = any(row["key"] is not None for row in given)
         statement = await self._statement(attachment, relation, looks_up=looks_up)
         document = orjson.dumps(given if rows else [], exact).decode("utf-8", "surrogateescape")
-        texts = predicate.array([document])
-        found = await self._reader.read(
-            RoleStatement(
-                attachment.authority.run_as, statement, texts=texts, actor=attachment.actor
-            )
-        )
+        found = await self._read(attachment, statement, array([document]))
         matches = dict(group)
         return {
             n: Gone(matches[n], hidden is True) if gone else verdict is True
@@ -346,21 +332,32 @@ class Evaluator:
         self, attachment: Attachment, relation: Relation, *, looks_up: bool
     ) -> bytes:
         """Return the statement; one that names the table is not cached, for the name can change."""
-        key = attachment.id, attachment.version
+        key = attachment.id, attachment.version, ()
         known = self._statements.get(key)
-        if known is not None and known[0] is relation and not looks_up:
+        if known is not None and known[0] is relation and known[1] and not looks_up:
             return known[1]
-        shape = await self._shape(attachment, relation)
-        text = predicate.statement(attachment, shape, looks_up=looks_up).as_bytes()
+        then, now = await self._types(attachment, relation)
+        lookup = None
+        if looks_up:
+            target = attachment.target
+            table = await tables.name_of(self._conn, target.relation_oid) or target.relation
+            keys = {name: now[name] for name in target.key_columns if name in now}
+            lookup = Lookup(target.relation_oid, table, keys)
+        types = {name: kind for name, kind in then.items() if predicate.is_read(attachment, name)}
+        text = by_documents(attachment.trigger.condition or "true", types, lookup)
         if not looks_up:
             self._statements[key] = relation, text
         return text
 
-    async def _shape(self, attachment: Attachment, relation: Relation) -> ColumnTypes:
-        oid = attachment.target.relation_oid
+    async def _read(self, attachment: Attachment, statement: bytes, texts: bytes) -> str | None:
+        run_as, actor = attachment.authority.run_as, attachment.actor
+        return await self._reader.read(RoleStatement(run_as, statement, texts=texts, actor=actor))
+
+    async def _types(
+        self, attachment: Attachment, relation: Relation
+    ) -> tuple[Mapping[str, str], Mapping[str, str]]:
         columns = predicate.needed(attachment, relation)
-        then, now = await tables.column_types(self._conn, oid, columns)
-        return ColumnTypes(then, now, await tables.name_of(self._conn, oid))
+        return await tables.column_types(self._conn, attachment.target.relation_oid, columns)
 
 
 def _too_large(match: Match, column: str, length: int) -> Raised:

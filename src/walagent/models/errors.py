@@ -7,10 +7,9 @@ errors, whose text names provider, model and status, and never holds a key or wo
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from itertools import chain
 
+from walagent.base.retries import retry_after
 from walagent.errors import (
     ModelLimitedError,
     ModelRejectedError,
@@ -62,7 +61,6 @@ _NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
 _CODE = re.compile(r"[A-Za-z][A-Za-z_. -]{0,70}\d{0,3}")  # a name, no number or text of a row
 _KEY_ECHO = 6  # characters that a provider's words may share with the key by chance
 _ECHO = 16  # characters that a provider's words may share with the request by chance
-_LONGEST_WAIT = 3_600.0  # seconds; longer may be true or a mistake: once an hour is no storm
 _TELLING = re.compile(r"""'([^']*)'|"([^"]*)"|`([^`]*)`|([\w.+-]*[\d@][\w.@+-]*(?<![.+-]))""")
 
 
@@ -104,27 +102,6 @@ def no_answer(spec: ModelSpec, why: str) -> ModelUnavailableError:
     return ModelUnavailableError(_sentence(Failure(None, why), spec))
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Read how many seconds the provider asks to wait; None when it does not say.
-
-    A date is measured against the answer's own date, where it has one: clocks differ.
-
-    Args:
-        headers: with lower-case names, or of a kind that does not mind the case.
-
-    Source: RFC 9110, section 10.2.3; `retry-after-ms` is what both SDKs read before it.
-    """
-    millis = _seconds(headers.get("retry-after-ms", ""))
-    if millis is not None:
-        return min(millis / 1000, _LONGEST_WAIT)
-    text = headers.get("retry-after", "")
-    seconds = _seconds(text)
-    if seconds is None and (moment := _moment(text)) is not None:
-        now = _moment(headers.get("date", "")) or datetime.now(UTC)
-        seconds = max(0.0, (moment - now).total_seconds())
-    return None if seconds is None else min(seconds, _LONGEST_WAIT)
-
-
 def _kind(failure: Failure) -> type[WalagentError]:
     if failure.code in SPENT or _SPENT_WORDS.match(failure.message):
         return ModelUnauthorizedError
@@ -156,22 +133,6 @@ def _hint(failure: Failure, spec: ModelSpec) -> str:
     if spec.credential:
         return f"check the key in {spec.credential} and its account's balance"
     return "check the provider's key and its account's balance"
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if 0 <= number < float("inf") else None
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _safe(message: str, request: Request, key: str) -> str:

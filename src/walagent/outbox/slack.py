@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import orjson
 
 from walagent.base.extras import install_hint
+from walagent.base.retries import retry_after
 from walagent.errors import (
     ConfigError,
     DeliveryDelayedError,
@@ -130,8 +131,8 @@ def _refused(response: Any) -> DeliveryDelayedError | DeliveryRefusedError:  # n
     reason = cast("dict[str, Any]", data).get("error") if isinstance(data, dict) else None
     text = f"Slack answered {str(reason or f'HTTP {status}')[:200]}"
     if reason in _PASSING or status in LATER or status >= _SERVER_ERROR:
-        asked = str(response.headers.get("Retry-After", ""))
-        return DeliveryDelayedError(text, retry_after=float(asked) if asked.isdigit() else None)
+        headers = {str(name).lower(): str(value) for name, value in response.headers.items()}
+        return DeliveryDelayedError(text, retry_after=retry_after(headers))
     return DeliveryRefusedError(text)
 
 

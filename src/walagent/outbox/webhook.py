@@ -90,11 +90,14 @@ class Post:
             addresses = await resolve(parts.hostname or "", port, rules.networks)
             said = await send(request, addresses, _LIMITS)
         except (ToolFailedError, OutcomeUnknownError) as error:
-            raise DeliveryDelayedError(str(error)) from error
+            wait = getattr(error, "retry_after", None)
+            raise DeliveryDelayedError(str(error), retry_after=wait) from error
         if said.is_success:
             return said
         text = f"{parts.hostname} answered HTTP {said.status}"
-        raise (DeliveryDelayedError if said.status in LATER else DeliveryRefusedError)(text)
+        if said.status in LATER:
+            raise DeliveryDelayedError(text, retry_after=said.retry_after)
+        raise DeliveryRefusedError(text)
 
 
 class WebhookSender:

@@ -60,6 +60,8 @@ _PASSING = ("08", "53", "57P", "40", "55P03", "25P03", "25P04")
 _CONFLICTS = frozenset({"40001", "40P01", "55P03"})
 # Objects of walagent's schema are missing.
 NOT_MIGRATED = frozenset({"3F000", "42P01", "42883"})
+# Viewers and runners cannot do it.
+MIGRATE = "Run walagent database migrate as the owner of the schema."
 # The server is read-only: a standby, or by setting.  From a tool, it can be its own transaction.
 _READ_ONLY = "25006"
 # A pooler has sent the statement to a session that does not know what the driver prepared, or has
@@ -102,7 +104,7 @@ def translated(error: Error) -> WalagentError:
 
 def _hint(error: Error) -> str:
     missing = error.sqlstate in NOT_MIGRATED
-    return "Run walagent database migrate if this database is not migrated." if missing else ""
+    return f"If the schema is missing or out of date: {MIGRATE}" if missing else ""
 
 
 @contextmanager

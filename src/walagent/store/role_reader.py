@@ -209,9 +209,13 @@ class _Sending:
         )
         cursor = AsyncRawCursor(self.conn)
         await cursor.execute(_READ, [RawText(signed), self.login.signature(signed), RawText(texts)])
-        row = await cursor.fetchone()
-        text = row[0] if row else None
-        return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+        return await _text(cursor)
+
+
+async def _text(cursor: AsyncRawCursor[Any]) -> str | None:
+    row = await cursor.fetchone()
+    text = row[0] if row else None
+    return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
 
 
 async def _begin(
@@ -222,6 +226,17 @@ async def _begin(
     if has_no_encoding(conn):
         await conn.execute("set local client_encoding = 'SQL_ASCII'")
     return sent
+
+
+async def read_in(
+    conn: Connection, text: bytes, texts: bytes = b"{}", arguments: Json = None
+) -> str | None:
+    """Execute a statement in the open transaction, as the role that it has; see `RoleStatement`."""
+    if has_no_encoding(conn):
+        await conn.execute("set local client_encoding = 'SQL_ASCII'")
+    cursor = AsyncRawCursor(conn)
+    await cursor.execute(text, [RawJsonb(orjson.dumps(arguments, exact)), RawTexts(texts)])
+    return await _text(cursor)
 
 
 class LoginReader(RoleReader):
@@ -237,18 +252,12 @@ class LoginReader(RoleReader):
         end = _WHOLE.abort
         try:
             await conn.execute(f"{_WHOLE.begin}; {own}; set local search_path = ''".encode())
-            if has_no_encoding(conn):
-                await conn.execute("set local client_encoding = 'SQL_ASCII'")
-            cursor = AsyncRawCursor(conn)
-            arguments = RawJsonb(orjson.dumps(statement.arguments, exact))
-            await cursor.execute(statement.text, [arguments, RawTexts(statement.texts)])
-            row = await cursor.fetchone()
+            text = await read_in(conn, statement.text, statement.texts, statement.arguments)
             end = _WHOLE.commit
         finally:
             if not conn.closed:
                 await _close_frame(conn, end)
-        text = row[0] if row else None
-        return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+        return text
 
 
 async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -> str | None:

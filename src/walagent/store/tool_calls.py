@@ -169,20 +169,18 @@ async def check_reader(conn: Connection, role: str, asked: RowQuestion) -> bool 
     return row[0] if row else None
 
 
-async def read_for(
-    conn: ToolConnection, claim: Claim, role: str, text: str, arguments: Json
+async def read_as(
+    conn: ToolConnection, role: str, text: str, arguments: Json, **more: Json
 ) -> str | None:
-    """Execute a statement that reads, as *role* and as the agent of a turn; return its text.
+    """Execute a statement that reads, as *role*, and end its transaction; return its one text.
 
-    Raises (as a PostgreSQL error): what the statement raises.
+    Args:
+        arguments: its $1.
+        more: of the request, see agent_signed.read_as().
+
+    Raises (as a PostgreSQL error): what the statement raises; TRAMPOLINE_LOST.
     """
-    request: dict[str, Json] = {
-        "run": claim.run_id,
-        "run_as": role,
-        "sql": text,
-        "arguments": arguments,
-        "path": "",
-    }
+    request: dict[str, Json] = {"run_as": role, "sql": text, "arguments": arguments, **more}
     async with conn.transaction(force_rollback=True) as transaction:
         return await transaction.call("read_as", request)
 
@@ -195,12 +193,6 @@ async def can_see(conn: ToolConnection, role: str, asked: RowQuestion) -> bool:
     """
     if asked.text is None:
         return False
-    request: dict[str, Json] = {
-        "run_as": role,
-        "sql": asked.text,
-        "arguments": asked.key,
-        "key": asked.key,
-        "relation": None if asked.key is None else asked.relation,
-    }
-    async with conn.transaction() as transaction:
-        return await transaction.call("read_as", request) in {"t", "true"}
+    relation = None if asked.key is None else asked.relation
+    found = await read_as(conn, role, asked.text, asked.key, key=asked.key, relation=relation)
+    return found in {"t", "true"}

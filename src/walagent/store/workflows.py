@@ -1,9 +1,8 @@
-"""Workflows: the versions that runs are pinned to, their conditions and policies."""
+"""Workflows: the versions that runs are pinned to, and their policies."""
 
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from psycopg import AsyncConnection
 
 from walagent.domain.run import Claim
@@ -49,21 +48,3 @@ async def decide(
     }
     async with conn.transaction() as transaction:
         return await transaction.call("decide_policy", request)
-
-
-async def evaluate(
-    conn: ToolConnection, role: str, path: str, text: str, state: Mapping[str, Json]
-) -> str | None:
-    """Evaluate a statement over the state as *role*, read-only; return its value as text.
-
-    Raises (as a PostgreSQL error): what the statement raises; TRAMPOLINE_LOST.
-    """
-    request: dict[str, Json] = {
-        "run_as": role,
-        "sql": text,
-        "arguments": orjson.loads(orjson.dumps(state, default=str)),
-        "path": ", ".join(part for part in (path, "pg_temp") if part),
-        "settings": {"statement_timeout": "30s"},
-    }
-    async with conn.transaction(force_rollback=True) as transaction:
-        return await transaction.call("read_as", request)

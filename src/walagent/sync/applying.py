@@ -1,16 +1,22 @@
 """Apply a transaction to shapes: the images of its rows, what conditions say, and the logs."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
 
 from walagent.domain.change import Change, Op
-from walagent.sync.evaluate import evaluate
-from walagent.sync.expression import quote_name, quote_text
+from walagent.postgres.quoting import quote_name, quote_text
+from walagent.store.codecs.decoded_rows import by_columns, true_rows
+from walagent.store.role_reader import read_in
+from walagent.sync.expression import columns_of
 from walagent.sync.query import Connecting
 from walagent.sync.shape import RowChange, Shape, ShapeChange, lacks_values
 from walagent.sync.snapshot import Visible, copy_rows, reading, select
 from walagent.sync.table import ShapeTable
 from walagent.sync.transactions import Transaction
 from walagent.telemetry.log import log
+
+_CONDITIONS: Final = 100  # of a statement
 
 
 class Applier:
@@ -104,11 +110,23 @@ class Applier:
         table: ShapeTable,
         shapes: Sequence[Shape],
         images: Sequence[dict[str, str | None] | None],
-    ) -> Sequence[Sequence[bool | None]]:
-        """Let PostgreSQL evaluate the conditions of shapes on new rows."""
+    ) -> Sequence[Sequence[bool]]:
+        """Let PostgreSQL evaluate the conditions of shapes on new rows.
+
+        Types of columns are built in or enums, so that casting executes no code of others.
+        """
         conditions = [s.definition.where for s in shapes if s.definition.where is not None]
+        found = list[list[bool]]()
         async with self._connecting() as conn, reading(conn):
-            return await evaluate(conn, table, conditions, [image or {} for image in images])
+            for start in range(0, len(conditions), _CONDITIONS):
+                part = conditions[start : start + _CONDITIONS]
+                read = {name for where in part for name in columns_of(where)} or {table.key[0]}
+                types = {each.name: each.sql_type for each in table.columns if each.name in read}
+                text = by_columns([where.sql() for where in part], types)
+                rows = [tuple([(image or {}).get(name) for name in types]) for image in images]
+                true = await true_rows(partial(read_in, conn, text), rows, len(part))
+                found += [[row in each for row in rows] for each in true]
+        return found
 
     def _txids(self, transaction: Transaction) -> Sequence[int]:
         """Return the transaction's ID in 32 and, if it differs, in 64 bits."""

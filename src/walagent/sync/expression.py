@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from walagent.postgres.quoting import quote_name, quote_text
+
 # Types that a value can be cast to.  Their input functions are immutable, or depend on settings
 # that the session fixes.
 TYPES: Final = frozenset({
@@ -29,16 +31,6 @@ FUNCTIONS: Final = {
 }
 # What looks like a function and is part of the grammar; and concat, which is stable.
 FORMS: Final = {"coalesce": (1, 100), "greatest": (1, 100), "least": (1, 100), "concat": (1, 100)}
-
-
-def quote_name(name: str) -> str:
-    """Quote an identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_text(text: str) -> str:
-    """Quote a value; a backslash means itself, as standard_conforming_strings is on."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from psycopg.generators import copy_from
 from psycopg.pq.abc import PGconn
 
 from walagent.postgres.connection import TEXT_FORMS
-from walagent.sync.expression import Node, quote_name
+from walagent.postgres.quoting import quote_name
+from walagent.sync.expression import Node
 from walagent.sync.table import ShapeTable
 
 _ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)

@@ -9,8 +9,9 @@ from psycopg import AsyncConnection
 
 from walagent.errors import WalagentError
 from walagent.message import Json
+from walagent.postgres.quoting import quote_name
 from walagent.sync.checks import invalid, refusal_of
-from walagent.sync.expression import Binary, columns_of, quote_name
+from walagent.sync.expression import Binary, columns_of
 from walagent.sync.query import Connecting
 from walagent.sync.request import Subset
 from walagent.sync.shape import Shape

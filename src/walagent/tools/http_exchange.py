@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from walagent import __version__
+from walagent.base.retries import retry_after
 from walagent.errors import OutcomeUnknownError, ToolFailedError
 from walagent.models.clients import ssl_context
 from walagent.tools.addresses import Address
@@ -23,11 +24,18 @@ _DECODER: Final = codecs.getincrementaldecoder("utf-8")  # it keeps a part of a 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An answer: its status, its body up to the limit, and whether that is not all of it."""
+    """An answer.
+
+    Args:
+        text: its body, up to the limit.
+        is_cut: whether that is not all of it.
+        retry_after: seconds that it asks to wait.
+    """
 
     status: int
     text: str
     is_cut: bool = False
+    retry_after: float | None = None
 
     @property
     def is_success(self) -> bool:
@@ -92,7 +100,8 @@ async def _exchange(
     try:
         response = await client.send(built, stream=True)
         try:
-            said = Said(response.status_code, *await _read(response, most))
+            body = await _read(response, most)
+            said = Said(response.status_code, *body, retry_after(response.headers))
         finally:
             await response.aclose()
     except (httpx2.ConnectError, httpx2.ConnectTimeout):
@@ -100,7 +109,8 @@ async def _exchange(
     except httpx2.HTTPError as error:
         raise OutcomeUnknownError(f"{host}: {type(error).__name__}") from error
     if said.status >= _SERVER_ERROR:
-        raise OutcomeUnknownError(f"{host} answered HTTP {said.status}")
+        text = f"{host} answered HTTP {said.status}"
+        raise OutcomeUnknownError(text, retry_after=said.retry_after)
     if _MULTIPLE_CHOICES <= said.status < _BAD_REQUEST:
         raise ToolFailedError(f"{host} answered HTTP {said.status}; redirects are not followed")
     return said

@@ -14,6 +14,7 @@ from walagent.domain.tenant import Actor
 from walagent.errors import ConfigError, PreconditionError
 from walagent.message import Json
 from walagent.store import attachments, trials
+from walagent.store.errors import MIGRATE
 from walagent.store.install.migrate import migrate, plan_migration
 from walagent.store.trials import only_one
 
@@ -69,7 +70,7 @@ async def _ensure_schema(conn: Connection) -> None:
     """Create walagent's schema in the transaction, if there is none."""
     plan = await plan_migration(conn)
     if plan and not plan.is_new:
-        raise PreconditionError(plan.text, hint="Run walagent database migrate.")
+        raise PreconditionError(plan.text, hint=MIGRATE)
     if plan:
         await migrate(conn)
 

@@ -15,8 +15,8 @@ from psycopg import AsyncConnection, Error
 from walagent.domain.change import Column, Relation
 from walagent.errors import PreconditionError
 from walagent.postgres.encodings import CODECS
+from walagent.postgres.quoting import quote_text
 from walagent.wal.connection import server_encoding, take_bytes
-from walagent.wal.options import quote_text
 from walagent.wal.refusals import refused
 
 _COLUMNS: Final = """

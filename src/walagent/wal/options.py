@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from walagent.errors import ConfigError
 from walagent.postgres.lsn import Lsn
+from walagent.postgres.quoting import quote_name, quote_text
 
 Plugin = Literal["pgoutput", "wal2json"]
 MARKER_PREFIX: Final = "walagent"
@@ -52,16 +53,6 @@ def start_command(options: StreamOptions) -> str:
     words = ", ".join(f"{quote_name(name)} {quote_text(value)}" for name, value in pairs)
     slot = quote_name(options.slot)
     return f"START_REPLICATION SLOT {slot} LOGICAL {options.start} ({words})"
-
-
-def quote_name(name: str) -> str:
-    """Quote an identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_text(text: str) -> str:
-    """Quote a literal; replication commands do not treat backslashes specially."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _pgoutput(options: StreamOptions) -> Sequence[tuple[str, str]]:

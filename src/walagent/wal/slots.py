@@ -25,8 +25,9 @@ from walagent.errors import (
 )
 from walagent.postgres.connection import open_connection
 from walagent.postgres.lsn import Lsn
+from walagent.postgres.quoting import quote_name
 from walagent.wal.connection import answering, connect_replication
-from walagent.wal.options import Plugin, quote_name
+from walagent.wal.options import Plugin
 from walagent.wal.publications import missing_publications
 from walagent.wal.refusals import LOST, POOLER, SLOTS, refused
 

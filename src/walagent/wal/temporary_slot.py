@@ -14,8 +14,9 @@ from psycopg.errors import DuplicateObject
 
 from walagent.errors import SlotBusyError
 from walagent.postgres.connection import open_connection
+from walagent.postgres.quoting import quote_name
 from walagent.wal.connection import connect_replication, start_replication
-from walagent.wal.options import StreamOptions, quote_name
+from walagent.wal.options import StreamOptions
 from walagent.wal.refusals import refused
 from walagent.wal.slots import Blocker, watch_creation
 from walagent.wal.stream import ReplicationStream, prepare_transactions

@@ -418,7 +418,7 @@ async def test_statements_of_many_conditions_are_bounded(
     for attachments in (many, many[:3]):
         matches = [insert({"id": n}, on) for on in attachments for n in (0, 1)]
         assert await evaluator.evaluate(matches) == matches[1::2]
-    assert len(evaluator._column_statements) == 1000  # noqa: SLF001
+    assert len(evaluator._statements) == 1000  # noqa: SLF001
 
 
 async def test_a_condition_can_neither_write_nor_look_beyond_its_role(

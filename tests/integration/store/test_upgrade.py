@@ -197,22 +197,34 @@ async def test_functions_of_others_are_not_called_by_grants_and_upgrades(
         assert await rows(old, "select * from public.trapped") == []
 
 
-@pytest.mark.parametrize("kind", ["upgrades/9999_wrong.sql", "schema/worker/views.sql"])
+OTHER_RESULT = """create or replace function agent.workflow_dot(_other text)
+    returns integer language sql as $$ select 1 $$;
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "first"),
+    [
+        ("upgrades/9999_wrong.sql", ""),
+        ("schema/worker/views.sql", ""),
+        ("schema/worker/views.sql", OTHER_RESULT),
+    ],
+)
 async def test_an_upgrade_that_fails_changes_nothing(
-    databases: Sequence[AsyncConnection], kind: str
+    databases: Sequence[AsyncConnection], kind: str, first: str
 ) -> None:
-    """Neither state nor code, even if what fails is the last of it."""
+    """Neither state nor code, even if what fails is the last of it; the file is named."""
     old, _ = databases
     await migrate(old)
     await run_all(old, IN_FLIGHT)
     before = await catalog(old)
-    wrong = SchemaFile(kind, b"create view agent.wrong as select 1 / 0 as x, nothing")
+    wrong = SchemaFile(kind, f"{first}create view agent.wrong as select nothing".encode())
     files = (
         replace(THEN, upgrades=[*THEN.upgrades, wrong])
         if kind.startswith("upgrades/")
         else replace(THEN, schema=[*THEN.schema, wrong])
     )
-    with pytest.raises((ConfigError, PreconditionError), match="nothing"):
+    with pytest.raises((ConfigError, PreconditionError), match=f"{kind}: .*nothing"):
         await migrate(old, files)
     assert await catalog(old) == before
     assert not await migrate(old)

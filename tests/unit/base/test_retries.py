@@ -1,8 +1,19 @@
 """How long to wait before the next attempt, and when to stop."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from walagent.base.retries import CONFLICT, DATABASE, delay, doubling, of, repeat, seconds
+from walagent.base.retries import (
+    CONFLICT,
+    DATABASE,
+    delay,
+    doubling,
+    of,
+    repeat,
+    retry_after,
+    seconds,
+)
 
 
 def test_the_wait_doubles_up_to_the_cap() -> None:
@@ -72,3 +83,39 @@ async def test_what_succeeds_at_last_is_returned() -> None:
         return found
 
     assert await repeat(lambda: next_one(), of(ValueError), wait=CONFLICT) == "done"  # noqa: PLW0108 - as callers do
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "1e9"}, 3_600.0),
+        ({"retry-after": "Wed, 21 Oct 9999 07:28:00 GMT"}, 3_600.0),
+        ({"retry-after": "Wed, 21 Oct 2026 99:28:00 GMT"}, None),
+        ({"retry-after": "99999999999999999999 Oct 1 1:1:1"}, None),
+        ({"retry-after": "9", "retry-after-ms": "250"}, 0.25),
+        (
+            {
+                "date": "Wed, 21 Oct 2026 07:28:00 GMT",
+                "retry-after": "Wed, 21 Oct 2026 07:28:30 GMT",
+            },
+            30.0,
+        ),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+    ],
+)
+def test_the_wait_is_read_in_every_form(headers: dict[str, str], wait: float | None) -> None:
+    """Seconds, milliseconds and dates; what is none of these is not waited for."""
+    assert retry_after(headers) == wait
+
+
+@given(st.text())
+def test_whatever_the_header_says_it_is_a_wait_or_none(text: str) -> None:
+    """Nobody can break a run, or stop it for days, with a header."""
+    wait = retry_after({"retry-after": text, "date": text})
+    assert wait is None or 0 <= wait <= 3_600

@@ -1,4 +1,4 @@
-"""The statement that evaluates conditions, and what is given to it."""
+"""What a condition reads of changes."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -10,65 +10,20 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import UNCHANGED, Column, Op, Row
 from walagent.matching.predicate import (
     MAX_EVALUATED,
-    ColumnTypes,
-    array,
-    column_statement,
     needed,
     oversized,
     rows,
-    statement,
     texts,
 )
 from walagent.message import Json
 
 DESK = attachment(condition="(new.status = 'open')", condition_columns=("status",))
-SHAPE = ColumnTypes({"status": "text", "id": "bigint"}, {"status": "text", "id": "bigint"}, None)
-
-
-def text(on: Attachment, shape: ColumnTypes = SHAPE, *, looks_up: bool = True) -> str:
-    """The statement as it is sent."""
-    return statement(on, shape, looks_up=looks_up).as_string()
 
 
 def given(on: Attachment, op: Op, new: Row | None, old: Row | None = None) -> Json:
     """One row of the parameter, as PostgreSQL reads it."""
     (row,) = orjson.loads(orjson.dumps(rows(on, [(7, change(op, new, old))])))
     return row
-
-
-def test_the_condition_stands_in_parentheses_as_it_is() -> None:
-    """Percent signs, dollars and braces are nothing special."""
-    made = text(attachment(condition="new.a like '{x}%' or new.b = '%s $2'"))
-    assert "(new.a like '{x}%' or new.b = '%s $2')" in made
-
-
-def test_names_are_quoted() -> None:
-    """Schema, table, key columns and others, however they are called; types are SQL."""
-    on = attachment(key_columns=('k"',), condition="true", condition_columns=('s"',))
-    types = {'s"': 'x."M y"', 'k"': "bigint"}
-    made = text(on, ColumnTypes(types, types, ('a"b', "T s")))
-    assert '"a""b"."T s"' in made
-    assert 't."k""" = wanted."k"""' in made
-    assert '("s""" x."M y")' in made
-
-
-def test_the_table_is_asked_only_where_a_change_lacks_something() -> None:
-    """So its name cannot matter to the others."""
-    assert "tickets" in text(DESK)
-    made = text(DESK, looks_up=False)
-    assert "tickets" not in made
-    assert "present" not in made
-
-
-def test_no_condition_is_true() -> None:
-    """The statement is well formed all the same."""
-    assert "then (true) end" in text(attachment())
-
-
-def test_columns_that_the_condition_does_not_read_are_left_out() -> None:
-    """A value of theirs that cannot be read any more does no harm."""
-    assert '("status" text)' in text(DESK, looks_up=False)
-    assert '("status" text, "id" bigint)' in text(changed(DESK, whole_row=True), looks_up=False)
 
 
 def test_what_is_needed_comes_with_its_type_at_the_change() -> None:
@@ -191,28 +146,3 @@ def test_what_is_not_all_there_is_not_given_by_columns() -> None:
     assert texts(DESK, [change(Op.TRUNCATE, None)]) is None
     for value in (UNCHANGED, "x" * (MAX_EVALUATED + 1)):
         assert texts(DESK, [*plain, change(Op.UPDATE, {"id": 1, "status": value})]) is None
-
-
-def test_a_column_whose_type_nobody_knows_is_not_cast() -> None:
-    """Then the other statement says what is wrong."""
-    assert column_statement(changed(DESK, condition_columns=("gone",)), SHAPE, ("new",)) is None
-
-
-def test_each_side_is_cast_to_the_types_at_the_change() -> None:
-    """A side that no change has is NULL in every column."""
-    found = column_statement(DESK, SHAPE, ("new", "old"))
-    assert found is not None
-    assert '"given"."c0"::text as "status"' in found.as_string()
-    assert '"given"."c1"::text as "status"' in found.as_string()
-    found = column_statement(DESK, SHAPE, ("old",))
-    assert found is not None
-    assert '(select null::text as "status") as "new"' in found.as_string()
-
-
-def test_an_array_is_written_as_postgresql_reads_it() -> None:
-    """Quotes and backslashes are escaped; NULL is a word, and "NULL" is a text."""
-    assert array(["a", "b,c", ""]) == b'{"a","b,c",""}'
-    assert array(["NULL", None]) == b'{"NULL",NULL}'
-    assert array(['a"b', "c\\d", '","']) == b'{"a\\"b","c\\\\d","\\",\\""}'
-    assert array(['","']) == b'{"\\",\\""}'
-    assert array(["\udcff"]) == b'{"\xff"}'

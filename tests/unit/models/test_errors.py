@@ -11,7 +11,7 @@ from walagent.errors import (
     ModelUnavailableError,
 )
 from walagent.message import Message, ModelSpec, Request, Text, ToolResult
-from walagent.models.errors import MESSAGE_LIMIT, Failure, error_for, retry_after
+from walagent.models.errors import MESSAGE_LIMIT, Failure, error_for
 
 SPEC = ModelSpec("m", "openai", "gpt-x", credential="MY_KEY")
 REQUEST = Request("be kind", (Message("user", (Text("the password is hunter2"),)),))
@@ -53,42 +53,6 @@ def test_spent_money_is_for_a_person_whatever_the_status(code: str) -> None:
     error = error_for(Failure(429, code), SPEC, REQUEST)
     assert isinstance(error, ModelUnauthorizedError)
     assert "MY_KEY" in error.hint
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"retry-after": "7"}, 7.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after": "-3"}, None),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "1e9"}, 3_600.0),
-        ({"retry-after": "Wed, 21 Oct 9999 07:28:00 GMT"}, 3_600.0),
-        ({"retry-after": "Wed, 21 Oct 2026 99:28:00 GMT"}, None),
-        ({"retry-after": "99999999999999999999 Oct 1 1:1:1"}, None),
-        ({"retry-after": "9", "retry-after-ms": "250"}, 0.25),
-        (
-            {
-                "date": "Wed, 21 Oct 2026 07:28:00 GMT",
-                "retry-after": "Wed, 21 Oct 2026 07:28:30 GMT",
-            },
-            30.0,
-        ),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
-    ],
-)
-def test_the_wait_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
-    """Seconds, milliseconds and dates; what is none of these is not waited for."""
-    assert retry_after(headers) == seconds
-
-
-@given(st.text())
-def test_whatever_the_header_says_it_is_a_wait_or_none(text: str) -> None:
-    """Nobody can break a run, or stop it for days, with a header."""
-    seconds = retry_after({"retry-after": text, "date": text})
-    assert seconds is None or 0 <= seconds <= 3_600
 
 
 def test_anthropics_empty_account_is_reported_by_its_words() -> None:

@@ -92,6 +92,20 @@ async def test_every_status_of_a_webhook() -> None:
     assert of_slack == OF_HTTP
 
 
+async def test_a_webhook_waits_as_long_as_its_receiver_asks() -> None:
+    """When it is limited, and when it is down."""
+    waits = []
+    async with web() as server:
+        hook = replace(
+            DELIVERY, target=f"http://127.0.0.1:{server.port}/in", kind="webhook", secret="HOOK_KEY"
+        )
+        for status, wait in (("429 Slow", "7"), ("503 Down", "90"), ("503 Down", "")):
+            headers = {"Retry_After": wait} if wait else {}
+            server.answers["/in"] = reply(b"", status, **headers)
+            waits.append(await outcome(WebhookSender(post(server.port)), hook))
+    assert waits == [(AGAIN, 7.0), (AGAIN, 90.0), (AGAIN, None)]
+
+
 async def test_every_answer_of_slack() -> None:
     """By its reason, else by its status."""
     found = []

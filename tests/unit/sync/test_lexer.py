@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walagent.sync.expression import quote_name, quote_text
+from walagent.postgres.quoting import quote_name, quote_text
 from walagent.sync.lexer import Token, WhereError, tokens
 
 CHARACTERS = st.characters(exclude_characters="\0", codec="utf-8")

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from walagent.postgres.quoting import quote_name
 from walagent.sync.definition import Definition
-from walagent.sync.expression import Binary, Column, Literal, quote_name
+from walagent.sync.expression import Binary, Column, Literal
 from walagent.sync.request import Place, RequestError, Subset, parse_place, parse_request
 from walagent.sync.shape_log import INFINITE, Offset
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from walagent.postgres.quoting import quote_name, quote_text
 from walagent.sync import expression
 from walagent.sync.expression import (
     FORMS,
@@ -27,8 +28,6 @@ from walagent.sync.expression import (
     Unary,
     children,
     columns_of,
-    quote_name,
-    quote_text,
 )
 from walagent.sync.lexer import WhereError
 from walagent.sync.where import MAX_DEPTH, MAX_LENGTH, parse_where

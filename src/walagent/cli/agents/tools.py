@@ -5,52 +5,15 @@ from typing import Any, Final, cast
 
 import click
 
+from walagent.cli.definitions import listing, showing, versions
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import done, json_option, json_result, print_json, say
-from walagent.cli.terminal.table import print_rows
+from walagent.cli.terminal.output import done, json_result, say
 from walagent.errors import ConfigError
 from walagent.store.people import definitions
 
-
-@click.command("list")
-@json_option()
-@where_options
-def list_(where: Where, *, as_json: bool) -> None:
-    """List tools."""
-    rows = ask(where, lambda conn: definitions.list_all(conn, "tools"))
-    print_rows(
-        rows,
-        ["name", "kind", "effect", "risk", "version", "enabled", "target"],
-        as_json=as_json,
-        empty="no tools",
-    )
-
-
-@click.command("show")
-@click.argument("name")
-@json_option()
-@where_options
-def show_(where: Where, name: str, *, as_json: bool) -> None:
-    """Show a tool."""
-    row = ask(where, lambda conn: definitions.show(conn, "tool", name))
-    if row is None:
-        raise definitions.unknown("tool", name)
-    if as_json:
-        print_json(row)
-        return
-    parts = [{"column": key, "value": value} for key, value in row.items() if value is not None]
-    print_rows(parts, ["column", "value"], as_json=False, empty="")
-
-
-@click.command("versions")
-@click.argument("name")
-@json_option()
-@where_options
-def versions_(where: Where, name: str, *, as_json: bool) -> None:
-    """List the versions of a tool, the latest first."""
-    rows = ask(where, lambda conn: definitions.versions(conn, "tool", name))
-    print_rows(rows, ["version", "enabled", "made_at", "definition"], as_json=as_json, empty="")
-
+list_ = listing("tools", ["name", "kind", "effect", "risk", "version", "enabled", "target"])
+show_ = showing("tool")
+versions_ = versions("tool", ["version", "enabled", "made_at", "definition"])
 
 _ROLES: Final = click.Choice(["admin", "developer", "approver", "auditor", "agent", "viewer"])
 

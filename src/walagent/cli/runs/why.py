@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from walagent.cli.session import Where, open_session, where_options
+from walagent.cli.session import Where, open_session, slot_option, where_options
 from walagent.cli.terminal.output import json_option, print_json, print_wrapped
 from walagent.explain.facts import Explanation, explain, sentences
 
@@ -15,6 +15,7 @@ from walagent.explain.facts import Explanation, explain, sentences
 @click.argument("key")
 @json_option()
 @where_options
+@slot_option
 def why_(where: Where, table: str, key: str, *, as_json: bool) -> None:
     """Explain why the row of TABLE with primary key KEY has a run, or none.
 

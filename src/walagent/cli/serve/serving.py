@@ -14,6 +14,7 @@ from walagent.cli.terminal.output import say
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.errors import PreconditionError, WalagentError
+from walagent.store.errors import MIGRATE
 from walagent.store.install.identity import check_database
 from walagent.store.install.migrate import migrate, plan_migration
 from walagent.store.install.plan import Plan
@@ -162,7 +163,7 @@ async def _check_schema(session: CliSession, places: Places) -> None:
 
 
 def _pending(due: Plan) -> PreconditionError:
-    return PreconditionError(due.text, hint="Run walagent database migrate.")
+    return PreconditionError(due.text, hint=MIGRATE)
 
 
 def renewing(where: Where, session: CliSession, places: Places) -> Callable[[], Places]:

@@ -9,11 +9,19 @@ from typing import Any, Final
 import click
 
 from walagent.cli.exit_codes import PERSON
-from walagent.cli.session import CliSession, Where, open_session, slot_option, where_options
+from walagent.cli.session import (
+    CliSession,
+    Connection,
+    Where,
+    open_session,
+    slot_option,
+    where_options,
+)
 from walagent.cli.terminal.output import json_option, print_json, print_wrapped
 from walagent.cli.terminal.table import Dollars, age
+from walagent.config import Config, Replication
 from walagent.config.base import in_bytes
-from walagent.doctor.finding import Finding, Severity
+from walagent.doctor.finding import Severity
 from walagent.doctor.replication import check_gaps, check_slot
 from walagent.store import checkpoint as checkpoints
 from walagent.store import status
@@ -23,7 +31,6 @@ from walagent.wal.slots import inspect_slot
 
 _TITLE: Final = 9  # characters of the column of titles
 _SHOWN: Final = 5  # paused attachments, and budgets
-_ACT: Final = ("waiting_approval", "needs_review")  # states in which a run waits for a person
 
 
 @click.command("status")
@@ -48,53 +55,31 @@ def status_(where: Where, *, as_json: bool) -> None:
 
 async def _read(session: CliSession) -> Found:
     """Read everything in one connection, by the statements of lists and checks."""
-    settings = session.config.replication
+    slot = session.config.replication.slot
     async with session.connection() as conn:
-        shown = await status.show_status(conn, settings.slot)
-        backlog = await status.read_backlog(conn, settings.slot)
-        kept = await status.read_kept(conn, backlog.end)
-        queued = await status.oldest_queued(conn)
-        approvals = (await status.read_status(conn, settings.slot)).approvals
-        slot = await inspect_slot(conn, settings.slot)
-        checkpoint = await checkpoints.read_checkpoint(conn, settings.slot)
-        budgets = [row for row in await listings.list_budgets(conn) if row["waiting"]]
-        attached = await listings.list_agents(conn)
-        gaps = await listings.list_gaps(conn)
-        database = conn.info.dbname
-    runs: dict[str, int] = shown["runs"] or {}
-    findings = [*check_slot(session.config, database, slot, checkpoint), *check_gaps(gaps)]
-    problems = [each for each in findings if each.level is Severity.PROBLEM]
-    reader = None
-    if shown["reader_pid"] is not None:
-        reader = {
-            "name": shown["reader"],
-            "pid": shown["reader_pid"],
-            "since": shown["reading_since"],
-        }
-    paused = [row for row in attached if row["state"] == "paused"]
-    broken = [row for row in paused if row["paused_reason"] and not row["paused_by"]]
-    waiting = {"approvals": approvals, "reviews": runs.get("needs_review", 0)}
+        shown = await status.show_status(conn, slot)
+        problems = await _problems(conn, session.config)
+        waiting = await _read_waiting(conn, shown, slot)
+        paused = [row for row in await listings.list_agents(conn) if row["state"] == "paused"]
+        lag, wal = await _read_wal(conn, shown, session.config.replication)
+        oldest = await status.oldest_queued(conn)
+    reader = _reader(shown)
+    broken = any(row["paused_reason"] and not row["paused_by"] for row in paused)
+    decides = waiting["approvals"] or waiting["reviews"]
     return {
-        "act": bool(problems or reader is None or any(waiting.values()) or broken),
-        "problems": [_document(each) for each in problems],
+        "act": bool(problems or reader is None or decides or broken),
+        "problems": problems,
         "reader": reader,
         "workers": shown["workers"],
-        "lag": {"bytes": backlog.behind, "seconds": shown["late"]},
-        "wal": {
-            "slot": settings.slot,
-            "retained": backlog.retained if backlog.restart else None,
-            "alarm": settings.alarm_bytes,
-            "limit": kept.limit,
-        },
+        "lag": lag,
+        "wal": wal,
         "queue": {
-            "pending": runs.get("pending", 0),
-            "running": runs.get("running", 0),
-            "waiting": sum(
-                n for state, n in runs.items() if state.startswith("waiting") or state in _ACT
-            ),
-            "oldest": queued or None,
+            "pending": shown["pending"],
+            "running": shown["running"],
+            "waiting": shown["waiting"] + shown["reviews"],
+            "oldest": oldest or None,
         },
-        "waiting": waiting | {"budgets": budgets},
+        "waiting": waiting,
         "paused": [
             {"attachment": row["attachment"], "reason": row["paused_reason"]}
             | {name: row[name] for name in ("paused_by", "pending", "waiting")}
@@ -108,8 +93,45 @@ async def _read(session: CliSession) -> Found:
     }
 
 
-def _document(finding: Finding) -> dict[str, str]:
-    return {"text": finding.text, "fix": finding.fix}
+def _reader(shown: Found) -> Found | None:
+    if shown["reader_pid"] is None:
+        return None
+    return {
+        "name": shown["reader"],
+        "pid": shown["reader_pid"],
+        "since": shown["reading_since"],
+    }
+
+
+async def _problems(conn: Connection, config: Config) -> list[dict[str, str]]:
+    """Check the slot and the gaps, as `walagent doctor` does."""
+    slot = await inspect_slot(conn, config.replication.slot)
+    checkpoint = await checkpoints.read_checkpoint(conn, config.replication.slot)
+    gaps = await listings.list_gaps(conn)
+    found = [*check_slot(config, conn.info.dbname, slot, checkpoint), *check_gaps(gaps)]
+    return [
+        {"text": each.text, "fix": each.fix} for each in found if each.level is Severity.PROBLEM
+    ]
+
+
+async def _read_waiting(conn: Connection, shown: Found, slot: str) -> Found:
+    approvals = (await status.read_status(conn, slot)).approvals
+    budgets = [row for row in await listings.list_budgets(conn) if row["waiting"]]
+    return {"approvals": approvals, "reviews": shown["reviews"], "budgets": budgets}
+
+
+async def _read_wal(
+    conn: Connection, shown: Found, replication: Replication
+) -> tuple[Found, Found]:
+    """Return the lag, and the WAL that the slot retains."""
+    backlog = await status.read_backlog(conn, replication.slot)
+    kept = await status.read_kept(conn, backlog.end)
+    return {"bytes": backlog.behind, "seconds": shown["lag_seconds"]}, {
+        "slot": replication.slot,
+        "retained": backlog.retained if backlog.restart else None,
+        "alarm": replication.alarm_bytes,
+        "limit": kept.limit,
+    }
 
 
 def _lines(found: Found, now: datetime) -> Iterator[tuple[str, str | None]]:

@@ -26,6 +26,7 @@ from walagent.runs.rendering.thread_json import render_for_summary, render_json
 from walagent.runs.rendering.thread_template import TemplateError, render_template
 from walagent.runs.tools.toolbox import Toolbox
 from walagent.store import runs, tool_calls, turns
+from walagent.store.codecs.decoded_rows import by_documents
 from walagent.store.runs import NewStep
 from walagent.store.sessions.connections import Pool
 from walagent.store.trampolines import through_trampolines
@@ -36,15 +37,10 @@ _BYTES = 4  # of a token
 _CORRECTIONS = 3
 _FUNCTION = 30.0  # seconds of a function in Python
 # An event as the condition of an attachment sees it.
-_NEW = (
-    "tenant text, thread_id uuid, number bigint, id uuid, type text, author name, data jsonb,"
-    " run_id bigint, created_at timestamptz"
-)
-_ANY = (
-    "select coalesce(bool_or(case when ({condition}) then true else false end), false)::text"
-    " from jsonb_to_recordset($1) as new ({columns})"
-    " cross join lateral jsonb_to_record('{{}}') as old ({columns})"
-)
+_EVENT = {
+    "tenant": "text", "thread_id": "uuid", "number": "bigint", "id": "uuid", "type": "text",
+    "author": "name", "data": "jsonb", "run_id": "bigint", "created_at": "timestamptz",
+}  # fmt: skip
 _CALL = "select {function}(($1 ->> 'thread')::uuid, ($1 ->> 'seen')::bigint)::text"
 _ASLEEP = "the wake rule does not hold now"
 
@@ -155,8 +151,9 @@ class _Turns:
         if condition is None and function is None:
             return any(event.type == "text" and not event.is_by_agent for event in view.new)
         if condition is not None:
-            text = _ANY.format(condition=condition, columns=_NEW)
-            if await self._read(run, text, _rows(view, run)) != "true":
+            text = by_documents(str(condition), _EVENT, given="$1").decode()
+            found = await self._read(run, text, _documents(view, run))
+            if not any(verdict for _, verdict, *_ in orjson.loads(found or "[]")):
                 return False
         if function is None:
             return True
@@ -205,7 +202,7 @@ class _Turns:
         async with self._calls.connection(run.actor) as conn:
             role = run.authority.run_as
             return await through_trampolines(
-                lambda: tool_calls.read_for(conn, run.claim, role, text, arguments),
+                lambda: tool_calls.read_as(conn, role, text, arguments, run=run.run_id),
                 self._pool.connection,
                 role=role,
             )
@@ -216,22 +213,25 @@ def _size(run: RunSpec) -> int:
     return int((run.turns or {}).get("max_context_tokens", _TOKENS)) * _BYTES
 
 
-def _rows(view: ThreadView, run: RunSpec) -> list[dict[str, Json]]:
+def _documents(view: ThreadView, run: RunSpec) -> list[dict[str, Json]]:
     """The events that the agent has not seen, as rows of agent.event."""
     tenant = run.claim.change["new"]["tenant"]
     return [
         {
-            "tenant": tenant,
-            "thread_id": view.id,
-            "number": event.number,
-            "id": event.id,
-            "type": event.type,
-            "author": event.author,
-            "data": orjson.loads(orjson.dumps(event.data, default=str)),
-            "run_id": event.run_id,
-            "created_at": event.created_at,
+            "n": n,
+            "new": {
+                "tenant": tenant,
+                "thread_id": view.id,
+                "number": event.number,
+                "id": event.id,
+                "type": event.type,
+                "author": event.author,
+                "data": orjson.loads(orjson.dumps(event.data, default=str)),
+                "run_id": event.run_id,
+                "created_at": event.created_at,
+            },
         }
-        for event in view.new
+        for n, event in enumerate(view.new)
     ]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import orjson
 from psycopg import Error
 
 from walagent.base import faults
@@ -32,7 +33,7 @@ from walagent.errors import ConfigError, RoleRefusedError, WalagentError
 from walagent.message import Json
 from walagent.moves import Call, End, Kind, RunLog, fail
 from walagent.runs.tools.toolbox import Toolbox
-from walagent.store import runs, workflows
+from walagent.store import runs, tool_calls, workflows
 from walagent.store.errors import is_passing, translating
 from walagent.store.runs import NewStep
 from walagent.store.sessions.connections import Pool
@@ -198,8 +199,13 @@ class _Passage:
         text = f"select (case {cases} end)::text from (select $1 as state) as s"  # noqa: S608
         authority = self.run.authority
         async with self.kind.toolbox.calls.connection() as conn:
-            found = await workflows.evaluate(
-                conn, authority.run_as, authority.search_path, text, state
+            found = await tool_calls.read_as(
+                conn,
+                authority.run_as,
+                text,
+                orjson.loads(orjson.dumps(state, default=str)),
+                path=", ".join(part for part in (authority.search_path, "pg_temp") if part),
+                settings={"statement_timeout": "30s"},
             )
         return None if found is None else int(found)
 

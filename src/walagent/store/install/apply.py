@@ -1,8 +1,9 @@
 """Apply the files of the schema to a database, and record them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
@@ -54,7 +55,8 @@ async def apply_plan(conn: Connection, files: SchemaFiles, plan: Plan, version: 
     await conn.execute("set local check_function_bodies = off")
     if plan.is_new:
         for file in files.schema:
-            await _execute(conn, file)
+            with _named(file):
+                await conn.execute(file.script)
         foreign = set[str]()
         await conn.execute(query("close_schema"))
     else:
@@ -85,9 +87,11 @@ async def _record(
     )
 
 
-async def _execute(conn: Connection, file: SchemaFile) -> None:
+@contextmanager
+def _named(file: SchemaFile) -> Generator[None]:
+    """Note the name of a file in the errors of its statements."""
     try:
-        await conn.execute(file.script)
+        yield
     except Error as error:
         error.add_note(file.name)
         raise
@@ -102,7 +106,8 @@ async def _upgrade(conn: Connection, files: SchemaFiles, plan: Plan) -> Abstract
     cursor = await conn.execute("select object from agent_internal.code_object")
     ours = {name for (name,) in await cursor.fetchall()}
     for upgrade in plan.upgrades:
-        await _execute(conn, upgrade)
+        with _named(upgrade):
+            await conn.execute(upgrade.script)
     await _replace_code(conn, files.code, {name: before[name] for name in before if name in ours})
     await conn.execute(query("close_schema"))
     cursor = await conn.execute(query("restore_privileges"), {"privileges": Jsonb(privileges)})
@@ -122,12 +127,13 @@ async def _replace_code(
     await conn.execute("delete from agent_internal.privilege where object !~ '^aos_'")
     await conn.execute("delete from agent_internal.owner_function")
     for file in code:
-        try:
-            async with conn.transaction():
-                await _execute(conn, file)
-        except _OTHER_SHAPE:
-            for statement in _statements(file.script.decode()):
-                await _replace(conn, statement, before)
+        with _named(file):
+            try:
+                async with conn.transaction():
+                    await conn.execute(file.script)
+            except _OTHER_SHAPE:
+                for statement in _statements(file.script.decode()):
+                    await _replace(conn, statement, before)
     for name in await _unchanged(conn, before):
         await conn.execute(f"drop {name}".encode())
 

@@ -1,7 +1,5 @@
 """The locks of an upgrade: one process at a time, and no daemon in the middle of a transaction."""
 
-import asyncio
-import time
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -20,6 +18,10 @@ PATIENCE = 60.0  # seconds to wait for another one, or for the transactions of d
 _TRIES: Final = SQL("set local lock_timeout = '1s'")
 
 
+class _HeldError(Exception):
+    """Another session holds the lock."""
+
+
 async def lock_migrations(conn: Connection) -> None:
     """Wait until no other migrator uses this database; the lock lasts until *conn* closes.
 
@@ -28,21 +30,22 @@ async def lock_migrations(conn: Connection) -> None:
     Raises:
         PreconditionError: another session has held it for too long.
     """
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    async def lock() -> None:
         cursor = await conn.execute("select pg_try_advisory_lock(%(lock)s)", {"lock": _LOCK})
-        if (row := await cursor.fetchone()) and row[0]:
-            return
-        if time.monotonic() > deadline:
-            break
-        await asyncio.sleep(0.1)
-    cursor = await conn.execute(query("migration_holder"), {"lock": _LOCK})
-    pid, who, application = await cursor.fetchone() or ("?", "?", "?")
-    raise PreconditionError(
-        f"another session has held the lock of migrations for {PATIENCE:g} s:"
-        f' PID {pid}, role "{who}", application "{application}"',
-        hint=f"Wait for it, or run select pg_terminate_backend({pid}).",
-    )
+        if await cursor.fetchone() != (True,):
+            raise _HeldError
+
+    try:
+        await repeat(lock, of(_HeldError), wait=CONFLICT, within=PATIENCE)
+    except _HeldError:
+        cursor = await conn.execute(query("migration_holder"), {"lock": _LOCK})
+        pid, who, application = await cursor.fetchone() or ("?", "?", "?")
+        raise PreconditionError(
+            f"another session has held the lock of migrations for {PATIENCE:g} s:"
+            f' PID {pid}, role "{who}", application "{application}"',
+            hint=f"Wait for it, or run select pg_terminate_backend({pid}).",
+        ) from None
 
 
 async def lock_tables(conn: Connection) -> None:

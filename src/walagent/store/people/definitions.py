@@ -98,9 +98,9 @@ async def versions(conn: Connection, what: str, name: str) -> list[Row]:
 
 def unknown(what: str, name: str) -> ConfigError:
     """Return the error for a persona, tool or policy that does not exist."""
-    return ConfigError(
-        f'{what} "{name}" does not exist', hint=f"Use walagent {what} list to list them."
-    )
+    group = {"persona": "agents personas", "tool": "agents tools", "policy": "tenants policies"}
+    hint = f"Use walagent {group[what]} list to list them."
+    return ConfigError(f'{what} "{name}" does not exist', hint=hint)
 
 
 async def enable_tool(conn: Connection, tool: str, version: int | None, *, enabled: bool) -> None:
