@@ -23,7 +23,7 @@ _LIBPQ = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 EMBEDDED = "embedded"  # as --dsn: the embedded server, whatever else names a database
 _URL = "DATABASE_URL"
 _REPLICATION_URL = "DATABASE_REPLICATION_URL"
-_TOOLS_URL = "DATABASETOOLS_URL"
+_TOOLS_URL = "DATABASE_TOOLS_URL"
 
 
 @dataclass(frozen=True, slots=True)
