@@ -80,7 +80,7 @@ async def open_asker(  # noqa: PLR0913 - where, how, with which model
         AsyncExitStack() as stack,
     ):
         chosen, lacking = None, None
-        specs = {} if isinstance(model, ModelSpec) else await _specs(reading.pool)
+        specs = await _specs(reading.pool, model)
         try:
             spec = _chosen(specs, model or settings.model)
         except PreconditionError as error:
@@ -100,7 +100,9 @@ async def open_asker(  # noqa: PLR0913 - where, how, with which model
         yield Asker(resources, options, name=process_name())
 
 
-async def _specs(pool: Pool) -> Mapping[str, ModelSpec]:
+async def _specs(pool: Pool, model: str | ModelSpec | None) -> Mapping[str, ModelSpec]:
+    if isinstance(model, ModelSpec):
+        return {}
     with translating():
         async with pool.connection() as conn:
             with asking_as(conn.info.user):

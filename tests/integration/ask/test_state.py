@@ -164,7 +164,7 @@ async def test_a_question_counts_in_the_budgets_that_cover_it(
 ) -> None:
     """One for everything, one for its model, one for who asks; none of an agent, none of others."""
     async with scene(conn, dsn, TWO) as on, role(conn) as other:
-        model = on.resources.model.spec.name
+        model = on.resources.asked.spec.name
         await run_all(
             conn,
             f"insert into agent.model (name, provider, model_id) values ('{model}', 'openai', 'm')"
