@@ -54,7 +54,7 @@ class AskResources:
 
     Args:
         pool: connections of the login that writes sessions, runs and steps.
-        model: None: there is none, and *lacking* says why; statements of one's own need none.
+        model: None: there is none, and *lacking* says why; own statements need none.
         catalog: describes what the analyst may read, with a question in mind.
         history: characters of earlier turns that are shown in full; older ones as a summary.
         lease: how long another process waits after this one was killed.
