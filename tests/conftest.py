@@ -126,7 +126,7 @@ def dsn(server: str, template: str) -> Iterator[str]:
     identifier = sql.Identifier(name)
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute(
-            sql.SQL("create database {} template {}").format(identifier, sql.Identifier(template))
+            sql.SQL("create database {} template {} strategy file_copy").format(identifier, sql.Identifier(template))
         )
         yield make_conninfo(server, dbname=name)
         admin.execute(END_READERS, [name])
