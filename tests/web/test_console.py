@@ -83,7 +83,9 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
-async def test_each_page_suits_every_screen(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
+async def test_each_page_suits_every_screen(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
     """Of a phone and of a desk, in both themes: axe finds nothing, and nothing is too wide."""
     async with (
         analyst(conn) as reader,
