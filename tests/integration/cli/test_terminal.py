@@ -50,10 +50,10 @@ def first_visit(on: Terminal, silence: Silence) -> int:
     """Ask, cancel, search earlier questions, and leave."""
     on.shows(PROMPT)
     on.enters(QUESTION)
-    on.shows("planning")
     on.shows(SAYS)
     on.shows(PROMPT)
     on.enters("And who is the best of them?")
+    on.shows("planning")  # it stays: an answer that comes at once can be faster than the screen
     silence.wait()
     on.types(CTRL_C)
     on.shows("cancelled")
