@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.helpers.commands import Process, start_command
 from tests.integration.cli.user import PATIENCE, User
@@ -32,6 +33,15 @@ class Terminal:
     def types(self, keys: str) -> None:
         """Press keys."""
         os.write(self.master, keys.encode())
+
+    def interrupts(self) -> None:
+        """Press Ctrl-C once the program waits for keys: Python misses it between two of them."""
+        deadline = time.monotonic() + PATIENCE
+        status = Path(f"/proc/{self.process.pid}/stat")
+        while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < deadline, f"never waits: {self.shown!r}"
+            time.sleep(0.01)
+        self.types(CTRL_C)
 
     def enters(self, line: str) -> None:
         """Type a line."""

@@ -59,8 +59,8 @@ def first_visit(on: Terminal, silence: Silence) -> int:
     on.shows("cancelled")
     on.shows(PROMPT)
     on.types("half a line")
-    on.shows("half a line")  # Python misses a signal between its prompt and the wait for a key
-    on.types(CTRL_C)
+    on.shows("half a line")
+    on.interrupts()
     on.shows(PROMPT)
     on.types(f"{CTRL_R}many cust")
     on.shows(QUESTION)
