@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 
@@ -25,6 +26,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 use_memory()
+
+# Both are measured in seconds of a busy machine.  The first text of a checkout alone takes two
+# seconds of CPU: Hypothesis lists all characters, and keeps the list in .hypothesis.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 # Chosen once, before the workers of pytest-xdist start: they inherit it.
 SEED = int(os.environ.setdefault("WALAGENT_FAULT_SEED", str(random.randrange(2**32))))
@@ -125,8 +131,11 @@ def dsn(server: str, template: str) -> Iterator[str]:
     name = f"walagent_{uuid4().hex[:8]}"
     identifier = sql.Identifier(name)
     with psycopg.connect(server, autocommit=True) as admin:
+        # Through the WAL, which is the default, a copy takes three times the CPU.
         admin.execute(
-            sql.SQL("create database {} template {}").format(identifier, sql.Identifier(template))
+            sql.SQL("create database {} template {} strategy file_copy").format(
+                identifier, sql.Identifier(template)
+            )
         )
         yield make_conninfo(server, dbname=name)
         admin.execute(END_READERS, [name])

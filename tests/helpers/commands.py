@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 from threading import Thread
 from typing import IO, Any
 
-from tests.helpers.forking import Forked, can_fork
+from tests.helpers.forking import Forked, can_fork, take_terminal
 from walagent.message import Json
 
 Process = subprocess.Popen[bytes] | Forked
@@ -70,21 +70,25 @@ def start_command(
     streams: tuple[IO[Any], IO[Any], IO[Any]],
     folder: Path,
     environment: Mapping[str, str],
+    terminal: bool = False,
 ) -> Process:
     """Start `walagent` with *arguments*; forked, if that makes no difference.
 
     Args:
         streams: its stdin, stdout and stderr.
+        terminal: they are a terminal, which sends it signals.
     """
     stdin, stdout, stderr = (stream.fileno() for stream in streams)
     if can_fork(environment):
         return Forked(
             "walagent", arguments,
             streams=(stdin, stdout, stderr), folder=folder, environment=environment,
+            terminal=terminal,
         )  # fmt: skip
     return subprocess.Popen(
         [sys.executable, "-m", "walagent", *arguments],
         cwd=folder, env=environment, stdin=stdin, stdout=stdout, stderr=stderr,
+        preexec_fn=take_terminal if terminal else None,  # noqa: PLW1509 - its Ctrl-C is ours
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ code, a line each.
 
 import atexit
 import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -22,6 +23,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -62,6 +64,12 @@ def _differs(name: str, environment: Mapping[str, str]) -> bool:
     )
 
 
+def take_terminal() -> None:
+    """Make stdin the terminal of this process: its Ctrl-C is ours."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 class Forked:
     """A process that was forked; what tests use of `subprocess.Popen`."""
 
@@ -74,12 +82,14 @@ class Forked:
         folder: Path,
         environment: Mapping[str, str],
         network: str = "",
+        terminal: bool = False,
     ) -> None:
         """Start `python -m MODULE` with *arguments*.
 
         Args:
             streams: file descriptors for stdin, stdout and stderr.
             network: the file of the network namespace that it is to be in; default: ours.
+            terminal: the streams are a terminal, which sends it signals.
         """
         self.args = [module, *arguments]
         self.returncode: int | None = None
@@ -89,6 +99,7 @@ class Forked:
             "folder": str(folder),
             "environment": dict(environment),
             "network": network,
+            "terminal": terminal,
         }
         ours, theirs = os.pipe()
         self._reports = os.fdopen(ours, "rb", buffering=0)
@@ -223,6 +234,10 @@ def _become(what: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
         os.close(source)
     if what["network"]:
         _move(what["network"])
+    if what["terminal"]:
+        take_terminal()
+        what["environment"].setdefault("LC_CTYPE", "C.UTF-8")  # as an interpreter does
+        sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue]
     os.chdir(what["folder"])
     environment = what["environment"]
     os.environ.clear()

@@ -1,42 +1,8 @@
 // Uses the console as a person does; prints what it saw as one JSON document.
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { check, checkThemes, context, end, open, options, resize, seen } from "./browsing.mjs";
 
-import { chromium } from "playwright-core";
-
-const { link, chromium: program, shots, themes = ["light", "dark"] } = JSON.parse(process.argv[2]);
+const { link } = options;
 const base = new URL(link).origin;
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
-flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
-const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
-const seen = { errors: [], axe: [], wide: [], dialogs: 0, requests: new Set(), sockets: [] };
-const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light", timezoneId: "Europe/Berlin" });
-context.setDefaultTimeout(20_000);
-
-async function open() {
-  const page = await context.newPage();
-  page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
-  page.on("pageerror", (error) => seen.errors.push(String(error)));
-  page.on("request", (request) => seen.requests.add(new URL(request.url()).origin));
-  page.on("websocket", (socket) => socket.on("framereceived", () => seen.sockets.push(new URL(socket.url()).pathname)));
-  page.on("dialog", (dialog) => void ((seen.dialogs += 1), dialog.dismiss()));
-  return page;
-}
-
-async function check(page, name) {
-  await page.evaluate(axe);
-  const found = await page.evaluate(async () => (await window.axe.run()).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
-  for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
-  if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(name);
-  if (shots) await page.screenshot({ path: `${shots}/${name.replaceAll(/[^a-z0-9]+/g, "-")}.png` });
-}
-
-process.on("uncaughtException", (error) => {
-  console.error(JSON.stringify({ ...seen, requests: [...seen.requests] }, null, 1), error);
-  process.exit(1);
-});
-
 const text = (page, selector) => page.locator(selector).first().innerText();
 
 // Sign-in by the link; the code leaves the address, and no script reads the cookie.
@@ -50,24 +16,6 @@ seen.address = page.url();
 seen.cookie = await page.evaluate(() => document.cookie);
 const loaded = await Promise.all(sizes);
 seen.first = loaded.filter(([path]) => path === "/sign-in" || path.startsWith("/assets/")).reduce((sum, [, size]) => sum + size, 0);
-
-// Each page in both themes and three widths.
-const pages = ["/", "/runs", "/runs?panel=1", "/runs/1", "/runs/4", "/approvals", "/failed", "/agents", "/threads", "/ask", "/tables", "/cost", "/wal", "/more", "/runs/999", "/nowhere"];
-for (const theme of themes) {
-  await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
-  for (const width of [1440, 1024, 390]) {
-    await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
-    for (const path of pages) {
-      await page.goto(base + path);
-      await page.waitForSelector("h1, h3, .absent");
-      await page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
-      await check(page, `${path}-${width}-${theme}`);
-      if (path === "/cost") seen.prices = await page.locator(".chart text").allTextContents();
-    }
-  }
-}
-await page.emulateMedia({ colorScheme: "light" });
-await page.setViewportSize({ width: 1440, height: 900 });
 
 // Keys of the list: move, open, close, filter; the address has the filter, and back restores it.
 await page.goto(`${base}/runs`);
@@ -141,15 +89,10 @@ seen.plan = await page.locator("svg.plan rect.ok").count();
 seen.statements = await page.locator("pre.code").allInnerTexts();
 await page.click("text=Save as verified");
 await page.waitForSelector("text=Saved as verified");
-for (const theme of themes) {
-  await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
-  for (const width of [1440, 1024, 390]) {
-    await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
-    await check(page, `ask ${width} ${theme}`);
-  }
+for (const width of [1024, 390, 1440]) {
+  await resize(page, width);
+  await checkThemes(page, `ask ${width}`);
 }
-await page.emulateMedia({ colorScheme: "light" });
-await page.setViewportSize({ width: 1440, height: 900 });
 await page.fill("#question", "Which week?");
 await page.keyboard.press("Control+Enter");
 await page.waitForSelector("h2:has-text('Question back')");
@@ -216,5 +159,4 @@ await page.goto(link);
 await page.waitForSelector("[role=alert]");
 seen.used = await text(page, "[role=alert]");
 
-console.log(JSON.stringify({ ...seen, requests: [...seen.requests] }));
-await browser.close();
+await end();

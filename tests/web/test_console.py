@@ -35,7 +35,7 @@ pytestmark = MARKS
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
 async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
-    """Sign-in, every page, the keys, a decision and a rejection, a retry, no network, sign-out."""
+    """Sign-in, the keys, a decision and a rejection, a retry, no network, sign-out."""
     assert (ASSETS / "index.html").is_file(), "run make web: it builds the page"
     async with (
         analyst(conn) as reader,
@@ -62,7 +62,6 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     saved = await value(conn, "select sql from agent.verified_query")
     assert saved == seen["statements"][1]
     assert seen["saved"].split() == ["Broken", "calls", "2"]
-    assert seen["prices"][:3] == ["$0.00", "$0.02", "$0.04"]  # of the axis: cents are not rounded
     assert seen["dialogs"] == 0
     assert seen["early"] == "May triage make this call?"
     assert seen["call"] == "refund_customer(ticket_id => 1, amount => 348.0)"
@@ -81,6 +80,22 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     assert await column(conn, decided) == ["approved", "rejected: ask the customer first"]
     status = "select status from ticket where id = 1"
     assert await value(conn, status) == "refunded"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
+async def test_each_page_suits_every_screen(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Of a phone and of a desk, in both themes: axe finds nothing, and nothing is too wide."""
+    async with (
+        analyst(conn) as reader,
+        desk(conn, dsn, tmp_path, f"ask: {{role: {reader}, model: asker}}\n") as started,
+    ):
+        await let_ask(conn, started, reader)
+        seen = await use("looks.mjs", link=started.link)
+    assert seen["prices"][:3] == ["$0.00", "$0.02", "$0.04"]  # of the axis: cents are not rounded
+    assert (seen["axe"], seen["wide"], seen["errors"], seen["dialogs"]) == ([], [], [], 0)
+    assert set(seen["requests"]) == {started.url}
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")

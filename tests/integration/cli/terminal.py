@@ -4,14 +4,14 @@ import fcntl
 import os
 import select
 import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from tests.helpers.commands import Process, start_command
 from tests.integration.cli.user import PATIENCE, User
 
 CTRL_C, CTRL_D, CTRL_R, UP, ENTER = "\x03", "\x04", "\x12", "\x1b[A", "\r"
@@ -25,7 +25,7 @@ class Terminal:
         shown: everything that was written to it so far, as it was written.
     """
 
-    process: subprocess.Popen[bytes]
+    process: Process
     master: int
     shown: str = ""
     _seen: int = 0
@@ -33,6 +33,15 @@ class Terminal:
     def types(self, keys: str) -> None:
         """Press keys."""
         os.write(self.master, keys.encode())
+
+    def interrupts(self) -> None:
+        """Press Ctrl-C once the program waits for keys: Python misses it between two of them."""
+        deadline = time.monotonic() + PATIENCE
+        status = Path(f"/proc/{self.process.pid}/stat")
+        while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < deadline, f"never waits: {self.shown!r}"
+            time.sleep(0.01)
+        self.types(CTRL_C)
 
     def enters(self, line: str) -> None:
         """Type a line."""
@@ -68,16 +77,14 @@ def at_terminal(user: User, *arguments: str, columns: int = 80) -> Generator[Ter
     """Start ``walagent`` on a terminal of its own; it is killed if it does not end."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "walagent", *arguments],
-        cwd=user.folder, env=user.environment | {"TERM": "xterm", "LC_ALL": "C.UTF-8"},
-        stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - its Ctrl-C is ours
-    )  # fmt: skip
-    os.close(slave)
+    with os.fdopen(slave, "r+b", buffering=0) as screen:
+        process = start_command(
+            arguments, streams=(screen, screen, screen), folder=user.folder,
+            environment=user.environment | {"TERM": "xterm"}, terminal=True,
+        )  # fmt: skip
     try:
         yield Terminal(process, master)
     finally:
         process.kill()
-        process.wait()
+        process.wait(PATIENCE)
         os.close(master)

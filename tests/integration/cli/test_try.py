@@ -68,15 +68,26 @@ select (select jsonb_agg(t order by id) from tickets t),
 
 
 @pytest.fixture
-def user(server: str, tmp_path: Path) -> Iterator[User]:
+def user(dsn: str, tmp_path: Path) -> User:
+    """Somebody with tables, a file, and the schema of walagent."""
+    return owner_of_tables(dsn, tmp_path)
+
+
+@pytest.fixture
+def stranger(server: str, tmp_path: Path) -> Iterator[User]:
     """Somebody with tables, a file, and no walagent in the database."""
     with empty_database(server) as dsn:
-        user = User(tmp_path, dsn)
-        user.writes(AGENTS)
-        user.writes(json.dumps(SCRIPT), "script.json")
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            conn.execute(TABLES)
-        yield user
+        yield owner_of_tables(dsn, tmp_path)
+
+
+def owner_of_tables(dsn: str, folder: Path) -> User:
+    """Make the tables and the file."""
+    user = User(folder, dsn)
+    user.writes(AGENTS)
+    user.writes(json.dumps(SCRIPT), "script.json")
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(TABLES)
+    return user
 
 
 def rows(user: User, query: str = EVERYTHING) -> list[tuple[Any, ...]]:
@@ -96,10 +107,10 @@ def change(row: dict[str, Any], table: str) -> dict[str, Any]:
     return found
 
 
-def test_each_row_shows_its_calls_and_what_would_change(user: User) -> None:
+def test_each_row_shows_its_calls_and_what_would_change(stranger: User) -> None:
     """Also what triggers change and delete in other tables; and afterwards all is as before."""
-    before = rows(user)
-    (row,) = tried(user, "--last", "1")
+    before = rows(stranger)
+    (row,) = tried(stranger, "--last", "1")
     assert (row["key"], row["run"]["state"]) == ("3", "succeeded")
     assert change(row, "public.tickets")["before"]["category"] is None
     after = change(row, "public.tickets")["after"]
@@ -112,15 +123,15 @@ def test_each_row_shows_its_calls_and_what_would_change(user: User) -> None:
     assert row["run"]["tokens"] == 2000
     assert row["run"]["cost"] > 0
     assert row["not_compared"] == {}
-    assert rows(user) == before
+    assert rows(stranger) == before
 
 
-def test_nothing_of_walagent_stays_where_there_was_none(user: User) -> None:
+def test_nothing_of_walagent_stays_where_there_was_none(stranger: User) -> None:
     """No schema, no publication, no attachment, no run."""
-    tried(user)
-    assert rows(user, "select to_regnamespace('agent')::text, count(*) from pg_publication") == [
-        (None, 0)
-    ]
+    tried(stranger)
+    assert rows(
+        stranger, "select to_regnamespace('agent')::text, count(*) from pg_publication"
+    ) == [(None, 0)]
 
 
 def test_an_attached_agent_is_tried_beside_its_own_runs(user: User) -> None:
@@ -264,13 +275,13 @@ def test_a_run_that_fails_is_exit_1(user: User) -> None:
     assert "failed" in done.out
 
 
-def test_others_can_write_the_table_meanwhile(user: User) -> None:
+def test_others_can_write_the_table_meanwhile(stranger: User) -> None:
     """The table is not published: only rows that were written are locked."""
     script = {**SCRIPT, "latency": 2}
-    user.writes(json.dumps(script), "script.json")
-    with user.starts("try", "tickets", "--last", "1") as trial:
+    stranger.writes(json.dumps(script), "script.json")
+    with stranger.starts("try", "tickets", "--last", "1") as trial:
         trial.says("nothing is kept")
-        with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        with psycopg.connect(stranger.dsn or "", autocommit=True) as conn:
             conn.execute("set lock_timeout = '500ms'")
             conn.execute("insert into tickets (customer, issue) values (1, 'meanwhile')")
             conn.execute("update tickets set status = 'seen' where id = 1")

@@ -76,35 +76,39 @@ reset role;
 
 
 @pytest.fixture
-def victim(server: str, tmp_path: Path) -> Iterator[tuple[User, str]]:
-    """A superuser who tries an agent, and the role that it runs as."""
-    role = f"evil_{uuid4().hex[:8]}"
+def empty(server: str) -> Iterator[str]:
+    """A database without our schema."""
     with empty_database(server) as dsn:
-        user = User(tmp_path, dsn)
-        user.writes(
-            AGENTS.replace("[close_ticket]", "[evil.close_ticket]") + f"        run_as: {role}\n"
-        )
-        user.writes(json.dumps(SCRIPT).replace("close_ticket", "evil_close_ticket"), "script.json")
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            conn.execute("create table tickets (id bigint primary key, issue text, category text)")
-            conn.execute("insert into tickets values (1, 'slow')")
-            conn.execute(sql.SQL("create role {}").format(sql.Identifier(role)))
-            try:
-                yield user, role
-            finally:
-                conn.execute(sql.SQL("drop owned by {0} cascade").format(sql.Identifier(role)))
-                conn.execute(sql.SQL("drop role {0}").format(sql.Identifier(role)))
+        yield dsn
+
+
+@pytest.fixture(params=["dsn", "empty"])
+def victim(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[User, str]]:
+    """A superuser who tries an agent, and the role that it runs as; installed, and not."""
+    role = f"evil_{uuid4().hex[:8]}"
+    dsn: str = request.getfixturevalue(request.param)
+    user = User(tmp_path, dsn)
+    if request.param == "dsn":
+        user.types("init").worked()
+    user.writes(
+        AGENTS.replace("[close_ticket]", "[evil.close_ticket]") + f"        run_as: {role}\n"
+    )
+    user.writes(json.dumps(SCRIPT).replace("close_ticket", "evil_close_ticket"), "script.json")
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("create table tickets (id bigint primary key, issue text, category text)")
+        conn.execute("insert into tickets values (1, 'slow')")
+        conn.execute(sql.SQL("create role {}").format(sql.Identifier(role)))
+        try:
+            yield user, role
+        finally:
+            conn.execute(sql.SQL("drop owned by {0} cascade").format(sql.Identifier(role)))
+            conn.execute(sql.SQL("drop role {0}").format(sql.Identifier(role)))
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("installed", [True, False])
-def test_code_of_others_stays_the_role_of_the_agent(
-    victim: tuple[User, str], attack: str, *, installed: bool
-) -> None:
+def test_code_of_others_stays_the_role_of_the_agent(victim: tuple[User, str], attack: str) -> None:
     """Whatever a tool does, and whatever it leaves in the session for later statements."""
     user, role = victim
-    if installed:
-        user.types("init").worked()
     with psycopg.connect(user.dsn or "", autocommit=True) as conn:
         conn.execute(EVIL.format(role=role, body=ATTACKS[attack]).encode())
     done = user.types("try", "tickets", "--json")

@@ -2,10 +2,11 @@
 
 import json
 import re
+from collections.abc import Iterator
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from psycopg import AsyncConnection
 
@@ -353,41 +354,43 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(
-    max_examples=400,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(st.lists(PIECES, max_size=14).map("".join))
-@example('k="a\\')
-@example('k=["a""b", c ], d=e=f')
-@example('k=a\n,b=["\n"]')
-def test_any_text_is_read_as_a_small_model_of_the_language_reads_it(dsn: str, text: str) -> None:
+@pytest.fixture
+def sync(dsn: str) -> Iterator[psycopg.Connection]:
+    """A connection for all examples of a test."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+def test_any_text_is_read_as_a_small_model_of_the_language_reads_it(
+    sync: psycopg.Connection,
+) -> None:
     """Or refused where the model refuses it; there is no third way."""
-    try:
-        expected: Json = model_of(text)
-    except Broken:
-        expected = "WA010"
-    with psycopg.connect(dsn, autocommit=True) as sync:
+
+    @settings(max_examples=400)
+    @given(st.lists(PIECES, max_size=14).map("".join))
+    @example('k="a\\')
+    @example('k=["a""b", c ], d=e=f')
+    @example('k=a\n,b=["\n"]')
+    def holds(text: str) -> None:
+        try:
+            expected: Json = model_of(text)
+        except Broken:
+            expected = "WA010"
         try:
             (found,) = sync.execute("select agent_internal.parse_spec(%s)", [text]).fetchone() or (
                 None,
             )
         except psycopg.Error as error:
             found = error.sqlstate
-    assert found == expected
+        assert found == expected
+
+    holds()
 
 
 WORDS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=12)
 
 
-@settings(
-    max_examples=100,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(st.dictionaries(st.from_regex(_KEY, fullmatch=True), WORDS | st.lists(WORDS, max_size=3)))
-def test_whatever_is_quoted_comes_back(dsn: str, meaning: dict[str, Json]) -> None:
+def test_whatever_is_quoted_comes_back(sync: psycopg.Connection) -> None:
     """A program that quotes everything can say anything."""
 
     def quoted(word: str) -> str:
@@ -396,14 +399,19 @@ def test_whatever_is_quoted_comes_back(dsn: str, meaning: dict[str, Json]) -> No
     def listed(words: list[str]) -> str:
         return f"[{','.join(map(quoted, words))}]"
 
-    text = ", ".join(
-        f"{key}={quoted(said) if isinstance(said, str) else listed(said)}"
-        for key, said in meaning.items()
+    @given(
+        st.dictionaries(st.from_regex(_KEY, fullmatch=True), WORDS | st.lists(WORDS, max_size=3))
     )
-    with psycopg.connect(dsn, autocommit=True) as sync:
+    def holds(meaning: dict[str, Json]) -> None:
+        text = ", ".join(
+            f"{key}={quoted(said) if isinstance(said, str) else listed(said)}"
+            for key, said in meaning.items()
+        )
         row = sync.execute("select agent_internal.parse_spec(%s)::text", [text]).fetchone()
-    assert row is not None
-    assert json.loads(row[0]) == meaning
+        assert row is not None
+        assert json.loads(row[0]) == meaning
+
+    holds()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Checks of results: what is odd, what is not, and values of every kind."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walagent.ask.plan import PlanStep, StepType
@@ -159,8 +159,7 @@ def any_rows(draw: st.DrawFn) -> Rows:
     return Rows(columns, texts, draw(st.sampled_from([(), ("only the first 5 rows",)])))
 
 
-# A busy machine is no reason to fail: neither the making of values nor the check is timed here.
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.dictionaries(st.sampled_from("abcd"), any_rows(), max_size=4))
 def test_no_value_makes_it_fail(inputs: dict[str, Rows]) -> None:
     """Whatever the rows hold, it says something or nothing."""
