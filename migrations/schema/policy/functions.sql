@@ -68,7 +68,6 @@ $$;
 create or replace function agent_internal.check_policy()
     returns trigger
     language plpgsql
-    set search_path = pg_catalog, pg_temp
 as $$
 begin
     new := agent_internal.checked_policy(tg_op, old, new, pg_catalog.current_schemas(false));
