@@ -34,7 +34,8 @@ async def test_the_owner_of_an_open_table_becomes_nobody(conn: AsyncConnection, 
                 assert answer.status_code == 200, answer.text
             subset = {"subset__where": "n > 5", "subset__order_by": "n", "subset__limit": "3"}
             await served.get(table=TABLE, offset="-1", **subset)
-            await run_all(conn, f"update {TABLE} set n = n + 1; insert into {TABLE} values (0, 7)")
+            written = f"update {TABLE} set n = n + 1; insert into {TABLE} values (0, 7)"
+            await run_all(conn, f"set role {owned.owner}; {written}; reset role")
             await asyncio.sleep(1)
             for name in ("owned.stock", "owned.parted", "owned.shown"):
                 await served.get(table=name, offset="-1")

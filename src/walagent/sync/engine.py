@@ -189,8 +189,9 @@ class ShapeEngine:
         try:
             await self.rows.let_read(definition.schema, definition.table)
         except PreconditionError as error:
-            log.warning("sync.table_refused", table=definition.table, error=error)
-            raise ShapeRefusedError(403, "the rows may not be read") from error
+            log.warning("sync.table_refused", table=definition.table, error=error, hint=error.hint)
+            if error.sqlstate != "42501":  # there is no login to read with
+                raise ShapeRefusedError(503, "no rows can be read; the log says why") from error
         async with self.rows.connection() as conn, reading(conn):
             table = await check_definition(conn, definition)
         if (shape := self._shapes.find(definition)) is not None:  # made meanwhile

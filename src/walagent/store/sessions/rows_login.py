@@ -75,5 +75,5 @@ async def let_read(worker: Connection, dsn: str, schema: str, table: str) -> Non
         if error.sqlstate != "42501":
             raise
         raise PreconditionError(
-            f'login "{name}" cannot read {schema}.{table}', hint=f"{row[0]};"
+            f'login "{name}" cannot read {schema}.{table}', hint=f"{row[0]};", sqlstate="42501"
         ) from error

@@ -13,4 +13,5 @@ select string_agg(x.what, ', ') from (
       from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
            cross join (values ('insert'), ('update'), ('delete')) as v (privilege)
      where c.relkind in ('r', 'p') and n.nspname !~ '^pg_' and has_table_privilege(session_user, c.oid, v.privilege)
-     limit 3) as x (what)
+) as x (what)
+ where x.what is not null
