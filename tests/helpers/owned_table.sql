@@ -58,8 +58,20 @@ create table owned.parted (id int not null, n int, check (owned.is_valid(n))) pa
 create table owned.part_1 partition of owned.parted for values from (minvalue) to (maxvalue);
 create index on owned.parted ((n + owned.index_key(1)));
 insert into owned.parted select g, g from generate_series(1, 100) g;
+create table owned.prices (
+    id     int primary key,
+    n      int,
+    kind   text,
+    number owned.number,
+    check (owned.is_valid(n))
+);
+insert into owned.prices (id, n, kind, number) select g, g, 'a', g from generate_series(1, 100) g;
+create index on owned.prices ((n + owned.index_key(1)));
+create index on owned.prices (n) where n > owned.index_where(0);
+create statistics owned.priced on (n + owned.statistic(1)), (n * owned.statistic(2)) from owned.prices;
+create function owned.plain(x text) returns text language plpgsql as $$ begin perform owned.act('function'); return x; end $$;
 create view owned.shown as select id, n, owned.policy(n) as ok from owned.stock;
 grant usage on schema owned to public;
 grant select on all tables in schema owned to public;
 reset role;
-analyze owned.stock, owned.parted;
+analyze owned.stock, owned.parted, owned.prices;

@@ -80,7 +80,8 @@ async def starting(
 ) -> AsyncIterator[SyncProcess]:
     """Start a process; it can end at once."""
     (folder / "agents.yaml").write_text(file)
-    environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
+    kept = ("PATH", "LANG", "TMPDIR", "DATABASE_REPLICATION_URL", "DATABASE_ROWS_URL")
+    environment = {key: os.environ[key] for key in kept if key in os.environ}
     environment |= {"HOME": str(folder), "PYTHONPATH": str(SOURCE), "SYNC_SECRET": SECRET}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "walagent", "serve", "sync", "--dsn", dsn, "--http", "127.0.0.1:0"),

@@ -62,7 +62,14 @@ def make_sync(
         of_principal=settings.max_shapes,
         total_bytes=settings.max_memory,
     )
-    engine = ShapeEngine(logins.dsn, fan_out, limits, logins.tools_dsn, is_followed=is_followed)
+    engine = ShapeEngine(
+        logins.dsn,
+        fan_out,
+        limits,
+        logins.tools_dsn,
+        rows_dsn=logins.rows_dsn,
+        is_followed=is_followed,
+    )
     serves = SyncSettings(
         tables=frozenset(settings.open),
         queries=own_queries(settings)

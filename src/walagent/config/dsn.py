@@ -24,6 +24,7 @@ EMBEDDED = "embedded"  # as --dsn: the embedded server, whatever else names a da
 _URL = "DATABASE_URL"
 _REPLICATION_URL = "DATABASE_REPLICATION_URL"
 _TOOLS_URL = "DATABASE_TOOLS_URL"
+_ROWS_URL = "DATABASE_ROWS_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Places:
     replication_dsn: str = field(repr=False)
     embedded: "EmbeddedServer | None" = None
     tools_dsn: str = field(default="", repr=False)  # "": derived from the first
+    rows_dsn: str = field(default="", repr=False)  # of the login that reads open tables; the same
     token: str | None = field(default=None, repr=False)  # of the principal to act as
 
 
@@ -60,6 +62,10 @@ class Logins:
     def tools_dsn(self) -> str:
         """Of the connections on which code of others is executed; "": derived from `dsn`."""
         return self._places.tools_dsn
+
+    def rows_dsn(self) -> str:
+        """Of the connections that read the rows of open tables; "": derived from `dsn`."""
+        return self._places.rows_dsn
 
     def renew(self, places: Places) -> bool:
         """Replace the logins; return whether they have changed.
@@ -96,6 +102,7 @@ class DatabaseChoice:
     replication_dsn: str = field(repr=False)
     named_by: str
     tools_dsn: str = field(default="", repr=False)
+    rows_dsn: str = field(default="", repr=False)
 
 
 def choose(
@@ -133,11 +140,14 @@ def choose(
     _check(replication, "the replication DSN")
     tools = environment.find(_TOOLS_URL) or config.database.tools_dsn or ""
     _check(tools, _TOOLS_URL)
+    rows = environment.find(_ROWS_URL) or config.database.rows_dsn or ""
+    _check(rows, _ROWS_URL)
     if dbname:
         chosen = make_conninfo(chosen, dbname=dbname)
         replication = make_conninfo(replication, dbname=dbname)
         tools = make_conninfo(tools, dbname=dbname) if tools else tools
-    return DatabaseChoice(chosen, replication, named_by, tools)
+        rows = make_conninfo(rows, dbname=dbname) if rows else rows
+    return DatabaseChoice(chosen, replication, named_by, tools, rows)
 
 
 def _check_filled(options: Mapping[str, str | None]) -> None:
@@ -189,7 +199,12 @@ async def open_places(
         PreconditionError: no database is named, and no embedded one exists or it does not start.
     """
     if choice is not None:
-        yield Places(choice.dsn, choice.replication_dsn, tools_dsn=choice.tools_dsn)
+        yield Places(
+            choice.dsn,
+            choice.replication_dsn,
+            tools_dsn=choice.tools_dsn,
+            rows_dsn=choice.rows_dsn,
+        )
         return
     data_dir = embedded.data_dir or default_data_dir()
     if not create and not (data_dir / "PG_VERSION").exists():

@@ -29,6 +29,9 @@ class Database(Part):
     tools_dsn: str | None = Field(default=None, repr=False)
     """The login of the connections on which tools are executed; `DATABASE_TOOLS_URL` takes
     precedence.  Default: the value of `dsn`, with the login that `walagent init` creates."""
+    rows_dsn: str | None = Field(default=None, repr=False)
+    """The login that reads the rows of `sync.open`; `DATABASE_ROWS_URL` takes precedence.  Default:
+    the value of `dsn`, with a login that walagent creates."""
 
 
 class Replication(Part):

@@ -72,7 +72,8 @@ class RunAttempt:
         """Execute the run to its end or its next wait.  Handles every error of the run."""
         started, wake = time.monotonic(), None
         try:
-            run = await self.specify()
+            with translating():
+                run = await self.specify()
             self._name = run.source
             self._executor = executor = Executor(self.resources, run, self.watch)
             async with awake_for(run.agent.limits.max_seconds) as wake:
@@ -91,7 +92,13 @@ class RunAttempt:
 
     async def _raised(self, error: Exception, *, stood_still: bool) -> None:
         attended = self._is_attended
-        outcome = outcome_of(error, self.claim, stood_still=stood_still, attended=attended)
+        outcome = outcome_of(
+            error,
+            self.claim,
+            stood_still=stood_still,
+            attended=attended,
+            begun=self._executor is not None,
+        )
         if attended and isinstance(error, BudgetExceededError) and not self.steps:
             outcome = Outcome(RunState.FAILED, outcome.reason)  # no steps to continue from
         if not isinstance(error, WalagentError | TimeoutError):

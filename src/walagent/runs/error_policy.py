@@ -53,18 +53,25 @@ _ENDED = 10
 
 
 def outcome_of(
-    error: Exception, claim: Claim, *, stood_still: bool = False, attended: bool = False
+    error: Exception,
+    claim: Claim,
+    *,
+    stood_still: bool = False,
+    attended: bool = False,
+    begun: bool = True,
 ) -> Outcome:
     """Decide from the error and the number of attempts.
 
     Args:
         stood_still: the process was suspended during the attempt, and lost its connections.
         attended: a person waits for the run in this process; an unexpected error fails it.
+        begun: whether it was known what to execute.
     """
     outcome = _outcome_of(error, claim)
     if attended and not isinstance(error, WalagentError) and outcome.state is not None:
         outcome = Outcome(RunState.FAILED, outcome.reason)
-    if stood_still and claim.lease <= _STOOD_STILL and getattr(error, "next", None) is Next.RETRY:
+    is_innocent = stood_still or (not begun and isinstance(error, DatabaseLostError))
+    if is_innocent and claim.lease <= _STOOD_STILL and getattr(error, "next", None) is Next.RETRY:
         outcome = _excused(outcome, claim)
     if outcome.pause and not (claim.attachment_id or attended):  # pending, it would be claimed
         wait = delay(claim.lease)  # at once again
@@ -123,7 +130,7 @@ def _is_ended_by_others(error: Exception) -> bool:
     Before PostgreSQL 18, code of others can do so to tools of other runs, at the commit of its own.
     """
     match error:
-        case DatabaseLostError(sqlstate="57P01"):
+        case DatabaseLostError(sqlstate="57P01" | "57P05"):
             return True
         case WalagentError(sqlstate="57014"):
             return "statement timeout" not in str(error)
@@ -132,7 +139,7 @@ def _is_ended_by_others(error: Exception) -> bool:
 
 
 def _excused(outcome: Outcome, claim: Claim) -> Outcome:
-    """Do not count an attempt that failed because the process was suspended."""
+    """Do not count an attempt that failed for no fault of the run."""
     if outcome.state is RunState.DEAD:
         outcome = Outcome(RunState.WAITING_RETRY, outcome.reason, delay=delay(claim.lease))
     return replace(outcome, refund=True)

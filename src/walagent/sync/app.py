@@ -194,7 +194,7 @@ class ShapeApp:
         self._check_table(definition)
         if request.subset is not None:
             shape = await self._engine.get(definition)
-            body = await read_subset(self._engine.connection(), shape, request.subset)
+            body = await read_subset(self._engine.rows.connection(), shape, request.subset)
             headers = self._headers(shape, shape.end, [(b"electric-snapshot", b"true")])
             await answer(send, 200, body, headers)
             return

@@ -19,7 +19,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 
 from walagent.domain.change import Begin, Commit, Idle, Item, Piece
-from walagent.errors import WalagentError
+from walagent.errors import PreconditionError, WalagentError
 from walagent.replication.fan_out import FanOut, Interrupted, Missed
 from walagent.replication.sinks import Table
 from walagent.sync.applying import Applier
@@ -28,7 +28,7 @@ from walagent.sync.definition import Definition
 from walagent.sync.limits import EngineLimits
 from walagent.sync.lines import write_snapshot
 from walagent.sync.messages import snapshot_end
-from walagent.sync.pool import RowPool
+from walagent.sync.pool import OpenRows, RowPool
 from walagent.sync.predicate import compile_where
 from walagent.sync.publishing import Publishing
 from walagent.sync.query import Connecting
@@ -70,18 +70,20 @@ class ShapeEngine:
     """Makes shapes and keeps them up to date.
 
     Args:
-        dsn: the login that reads snapshots.
+        dsn: the login of this process.
         tools_dsn: of the login for code of others, if it is set.
+        rows_dsn: of the login that reads open tables, if it is set.
         is_followed: whether the stream is open; while it is not, no shape is made.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - three logins, and where changes come from
         self,
         dsn: Callable[[], str],
         fan_out: FanOut,
         limits: EngineLimits | None = None,
         tools_dsn: Callable[[], str] = lambda: "",
         *,
+        rows_dsn: Callable[[], str] = lambda: "",
         is_followed: Callable[[], bool] = lambda: True,
     ) -> None:
         self._fan_out = fan_out
@@ -91,7 +93,9 @@ class ShapeEngine:
         self._starting: dict[Shape, list[Transaction]] = {}
         self._recent = RecentTransactions(self._limits.ring_bytes)
         self._publishing = Publishing(fan_out, self._limits.publish, self._drop_tables)
-        self._applier = Applier(self.connection, self.drop)
+        self._pool = RowPool(dsn)
+        self.rows = OpenRows(self._pool, rows_dsn)
+        self._applier = Applier(self.rows.connection, self.drop)
         self._open: Transaction | None = None
         self._seen = 0  # commit LSN of the last transaction
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,7 +103,6 @@ class ShapeEngine:
         self._snapshots = asyncio.Semaphore(_SNAPSHOTS)
         self._bytes = 0  # of all shapes, as of the last measurement
         self._measured_at = 0.0
-        self._pool = RowPool(dsn)
         self.roles = RoleSessions(dsn, tools_dsn)
         self.queries = QueryShapes(self, self._limits)
         self.position = 0  # up to where the stream was followed: the end of a commit, or idle WAL
@@ -108,6 +111,7 @@ class ShapeEngine:
         """Follow the stream; does not end."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pool.run())
+            group.create_task(self.rows.run())
             group.create_task(self.roles.run())
             with self._fan_out.subscribe() as subscription:
                 subscription.tables = self._publishing.tables  # grows with the shapes
@@ -182,7 +186,13 @@ class ShapeEngine:
 
     async def _make(self, definition: Definition) -> Shape:
         self._make_room_for_table()
-        async with self.connection() as conn, reading(conn):
+        try:
+            await self.rows.let_read(definition.schema, definition.table)
+        except PreconditionError as error:
+            log.warning("sync.table_refused", table=definition.table, error=error, hint=error.hint)
+            if error.sqlstate != "42501":  # there is no login to read with
+                raise ShapeRefusedError(503, "no rows can be read; the log says why") from error
+        async with self.rows.connection() as conn, reading(conn):
             table = await check_definition(conn, definition)
         if (shape := self._shapes.find(definition)) is not None:  # made meanwhile
             return shape
@@ -269,8 +279,9 @@ class ShapeEngine:
 
     async def _read_once(self, shape: Shape) -> "_Joint":
         table = shape.table
-        async with self._snapshots, self.connection() as conn:
-            await self.publish(conn, (table.schema, table.name))
+        async with self._snapshots, self.rows.connection() as conn:
+            async with self.connection() as own:
+                await self.publish(own, (table.schema, table.name))
             async with reading(conn):
                 # The lock first: a snapshot that is older than a change of the table misses rows.
                 await conn.execute(lock(table).encode())

@@ -11,6 +11,7 @@ from walagent.base.retries import of, repeat
 from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import Pool, open_pool
+from walagent.store.sessions.rows_login import let_read, rows_dsn
 from walagent.telemetry.log import log
 
 _NAME: Final = "walagent sync"
@@ -21,18 +22,20 @@ class RowPool:
     """The pool of a process; while the database is unavailable, requests wait.
 
     Args:
-        dsn: the login that reads snapshots.
+        dsn: the login of its connections.
+        name: of its connections.
     """
 
-    def __init__(self, dsn: Callable[[], str]) -> None:
+    def __init__(self, dsn: Callable[[], str], name: str = _NAME) -> None:
         self._dsn = dsn
+        self._name = name
         self._pool: asyncio.Future[Pool] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Keep the pool open; does not end."""
 
         async def keep() -> None:
-            async with open_pool(self._dsn, size=_CONNECTIONS, application=_NAME) as pool:
+            async with open_pool(self._dsn, size=_CONNECTIONS, application=self._name) as pool:
                 self._pool.set_result(pool)
                 await asyncio.Event().wait()
 
@@ -42,6 +45,11 @@ class RowPool:
             lambda error: log.warning("sync.waiting", error=error),
         )
 
+    @property
+    def dsn(self) -> str:
+        """The connection string of its next connection."""
+        return self._dsn()
+
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
         """Use a connection, in autocommit mode."""
@@ -49,3 +57,53 @@ class RowPool:
             pool = await asyncio.shield(self._pool)
             async with pool.connection() as conn:
                 yield conn
+
+
+class OpenRows:
+    """Connections that read the rows of open tables, as a login that can do nothing else.
+
+    Args:
+        login: connections of the process's own login.
+        rows_dsn: returns how the login that reads is reached, if it is set.
+    """
+
+    def __init__(self, login: RowPool, rows_dsn: Callable[[], str]) -> None:
+        self._login = login
+        self._given = rows_dsn
+        self._dsn = ""
+        self._pool = RowPool(lambda: self._dsn, "walagent rows")
+        self._wanted = asyncio.Event()
+        self._lock = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Open the pool when it is wanted; does not end."""
+        await self._wanted.wait()
+        await self._pool.run()
+
+    async def let_read(self, schema: str, table: str) -> None:
+        """Let the login read a table, if this process may.
+
+        Raises:
+            PreconditionError: it cannot be read, or there is no login for it.
+        """
+        await self._find()
+        async with self._login.connection() as conn:
+            await let_read(conn, self._dsn, schema, table)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
+        """Use a connection, in autocommit mode.
+
+        Raises:
+            PreconditionError: there is no login that code of others could not misuse.
+        """
+        await self._find()
+        async with self._pool.connection() as conn:
+            yield conn
+
+    async def _find(self) -> None:
+        async with self._lock:
+            if not self._wanted.is_set():
+                async with self._login.connection() as conn:
+                    self._dsn = await rows_dsn(conn, self._login.dsn, self._given())
+                self._wanted.set()

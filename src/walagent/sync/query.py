@@ -17,6 +17,7 @@ from psycopg.sql import SQL, Identifier
 from walagent.errors import WalagentError
 from walagent.message import Json
 from walagent.replication.sinks import Table
+from walagent.store.queries import query
 from walagent.sync.messages import row_message, snapshot_end
 from walagent.sync.shape import LiveShape
 from walagent.sync.snapshot import Visible, copy_rows, read_snapshot, reading
@@ -223,6 +224,19 @@ def bound(conn: AsyncConnection[Any], definition: QueryDefinition) -> str:
     """Return the query with its values as literals: COPY takes no parameters."""
     given = dict(zip(definition.query.parameters, definition.values, strict=True))
     return AsyncClientCursor(conn).mogrify(definition.query.text.encode(), given)
+
+
+async def code_of_others(conn: AsyncConnection[Any], definition: QueryDefinition) -> str | None:
+    """Name something in a query that is not walagent's or PostgreSQL's, without planning it.
+
+    Planning could execute code of its owner.
+    """
+    async with conn.transaction(force_rollback=True):
+        await conn.execute("set local search_path = pg_catalog")
+        text = bound(conn, definition)
+        await conn.execute(f"create temp view walagent_shape as select * from ({text}) q".encode())  # noqa: S608 - of the server
+        row = await (await conn.execute(query("code_of_others"))).fetchone()
+    return row[0] if row else None
 
 
 async def tables_of_query(

@@ -17,6 +17,7 @@ from walagent.sync.query import (
     Found,
     QueryDefinition,
     QueryShape,
+    code_of_others,
     run_query,
     tables_of_query,
 )
@@ -221,6 +222,8 @@ class QueryShapes:
             tables = await self._host.roles.tables(definition, definition.query.run_as)
         else:
             async with self._host.connection() as conn:
+                if (found := await code_of_others(conn, definition)) is not None:
+                    raise _not_ours(definition, found)
                 tables = await tables_of_query(conn, definition, await self._read_as(conn))
         _check(definition, tables)
         return tables
@@ -295,10 +298,16 @@ def _check(definition: QueryDefinition, tables: Collection[Table]) -> None:
         refused = [each for each in refused if each[0] in _OF_POSTGRESQL]
     if refused:
         table = ".".join(min(refused))
-        text = f"shape {definition.query.name} reads {table}, which is not walagent's"
-        if definition.query.run_as is not None:
-            text = f"shape {definition.query.name} reads {table}, whose changes are not in the WAL"
+        if definition.query.run_as is None:
+            raise _not_ours(definition, table)
+        text = f"shape {definition.query.name} reads {table}, whose changes are not in the WAL"
         raise ShapeRefusedError(400, text)
+
+
+def _not_ours(definition: QueryDefinition, what: str) -> ShapeRefusedError:
+    return ShapeRefusedError(
+        400, f"shape {definition.query.name} uses {what}, which is not walagent's: set run_as"
+    )
 
 
 def _refusal(definition: QueryDefinition, error: Exception) -> ShapeRefusedError:

@@ -28,24 +28,35 @@ insert into agent.principal (tenant, name) values ('default', 'ann');
 ONE = {'"public"."support_tickets"/"1"': {"id": "1", "title": "one"}}
 
 
-def _documented(role: str) -> str:
-    """The grants of docs/sync.md, for another name."""
+KINDS = ("sync", "reader", "rows")
+
+
+def _documented(database: str) -> str:
+    """The grants of docs/sync.md, for other names."""
     found = [each.text for each in blocks(ROOT / "docs/sync.md") if "walagent_sync" in each.text]
-    return "".join(found).replace("walagent_sync", role)
+    text = "".join(found)
+    for kind in KINDS:
+        text = text.replace(f"walagent_{kind}", f"{kind}_{database}")
+    return text
 
 
 @pytest.fixture
-async def login(conn: AsyncConnection, dsn: str) -> AsyncIterator[str]:
-    """The login of the documentation."""
+async def login(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[str]:
+    """The logins of the documentation; the process finds the other two in its environment."""
     await run_all(conn, TABLE)
     await conn.execute(
         "insert into agent.token (tenant, principal, digest) values ('default', 'ann', %s)",
         (sha256(b"ann").digest(),),
     )
-    name = f"live_{conn.info.dbname}"
-    await run_all(conn, _documented(name))
-    yield make_conninfo(dsn, user=name)
-    await run_all(conn, f"drop owned by {name}; drop role {name}")
+    names = {kind: f"{kind}_{conn.info.dbname}" for kind in KINDS}
+    await run_all(conn, _documented(conn.info.dbname))
+    monkeypatch.setenv("DATABASE_REPLICATION_URL", make_conninfo(dsn, user=names["reader"]))
+    monkeypatch.setenv("DATABASE_ROWS_URL", make_conninfo(dsn, user=names["rows"]))
+    yield make_conninfo(dsn, user=names["sync"])
+    for name in names.values():
+        await run_all(conn, f"drop owned by {name}; drop role {name}")
 
 
 async def test_the_documented_grants_are_enough(
@@ -78,7 +89,7 @@ async def test_without_the_function_it_serves_what_is_published(
     name = conninfo_to_dict(login)["user"]
     function = "function agent_internal.request_tables(text, text[], text[], boolean[], boolean[])"
     await run_all(conn, f"revoke execute on {function} from {name}")
-    await run_all(conn, f"grant select on hidden to {name}")
+    await run_all(conn, f"grant select on hidden to rows_{conn.info.dbname}")
     await run_all(conn, "alter publication walagent add table support_tickets")
     async with sync_process(login, tmp_path) as process:
         client = Follower(process, table="support_tickets")
@@ -114,11 +125,10 @@ async def _refused(dsn: str, folder: Path, *options: str) -> tuple[int, str]:
 
 
 async def test_a_login_that_cannot_replicate_is_refused(
-    conn: AsyncConnection, login: str, tmp_path: Path
+    conn: AsyncConnection, login: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the statement that helps; another login can read the WAL."""
-    name = conninfo_to_dict(login)["user"]
-    await run_all(conn, f"alter role {name} noreplication")
+    monkeypatch.delenv("DATABASE_REPLICATION_URL")
     code, errors = await _refused(login, tmp_path)
     assert code == 3, errors
     assert "hint: Grant the right to replicate: ALTER ROLE <login> REPLICATION" in errors

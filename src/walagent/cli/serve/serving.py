@@ -99,7 +99,12 @@ class _Again:
         """Read `.env`, credentials and the file; return the logins that they name now."""
         self._session = open_session(self._where, self._session)
         if self._places.embedded is None and (choice := self._session.choice) is not None:
-            self._places = Places(choice.dsn, choice.replication_dsn, tools_dsn=choice.tools_dsn)
+            self._places = Places(
+                choice.dsn,
+                choice.replication_dsn,
+                tools_dsn=choice.tools_dsn,
+                rows_dsn=choice.rows_dsn,
+            )
         return self._places
 
     async def apply(self) -> None:

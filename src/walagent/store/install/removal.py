@@ -29,19 +29,19 @@ select array(select s.slot_name::text from pg_replication_slots s
               order by 1)
 """
 # Own roles that nobody else uses: they own nothing, have privileges in no other database, no role
-# is a member of them but the one that removes them, and they have no session.  The login for tools
-# has no privileges: since PostgreSQL 16 the role that created it is a member.
+# is a member of them but the one that removes them, and they have no session.  The logins for tools
+# and rows have one: since PostgreSQL 16 the role that created it is a member.
 _ROLES = """
 select r.rolname::text
   from pg_roles r, pg_database b
  where b.datname = current_database()
-   and (r.rolname = 'walagent_tools_' || b.oid
+   and (r.rolname in ('walagent_tools_' || b.oid, 'walagent_rows_' || b.oid)
         or shobj_description(r.oid, 'pg_authid') = %(created)s)
    and not exists (select from pg_shdepend d
                     where d.refclassid = 'pg_authid'::regclass and d.refobjid = r.oid
                       and (d.deptype = 'o' and d.classid <> 'pg_default_acl'::regclass
                            or d.dbid not in (0, b.oid)))
-   and (r.rolname = 'walagent_tools_' || b.oid
+   and (r.rolname in ('walagent_tools_' || b.oid, 'walagent_rows_' || b.oid)
         or not exists (select from pg_auth_members m join pg_roles o on o.oid = m.member
                         where m.roleid = r.oid and o.rolname <> current_user))
    and not exists (select from pg_stat_activity a where a.usesysid = r.oid)

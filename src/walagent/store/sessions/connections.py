@@ -1,6 +1,8 @@
 """Open connections to the database with common settings: orjson, durable commits, a name."""
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
@@ -41,6 +43,9 @@ RENEW: Final = ", ".join([
         for name, (value, may_set) in _LATER.items()
     ),
 ])  # fmt: skip
+
+
+_RESTED: Final = 2.0  # seconds
 
 
 def _prepare(context: AdaptersMap | AsyncConnection[Any]) -> None:
@@ -122,8 +127,30 @@ def _cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
+class _PooledConnection(ActingConnection):
+    """A connection of a pool.
+
+    Args:
+        used_at: when it was given back, on the monotonic clock.
+    """
+
+    used_at: float = math.inf
+
+
+async def _answers(conn: AsyncConnection[Any]) -> bool:
+    try:
+        await conn.execute("")
+    except OperationalError:
+        return False
+    return True
+
+
 class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
-    """A pool that reports why it has no connection, not only the timeout."""
+    """A pool that reports why it has no connection, not only the timeout.
+
+    A connection that has rested is tried before it is given out: a server, pooler or firewall can
+    have closed it meanwhile, which is no failure of what it is used for.
+    """
 
     refused: OperationalError | None = None  # the error of the last attempt to connect
 
@@ -133,6 +160,14 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
         Raises:
             NoConnectionError, PoolTimeout: none was available in time.
         """
+        while True:
+            conn = await self._next(timeout)
+            rested = time.monotonic() - conn.used_at if isinstance(conn, _PooledConnection) else 0.0
+            if rested < _RESTED or await _answers(conn):
+                return conn
+            await self.putconn(conn)  # which discards it
+
+    async def _next(self, timeout: float | None) -> AsyncConnection[Any]:  # noqa: ASYNC109 - psycopg's
         before = _cancellations()
         try:
             conn = await super().getconn(timeout)
@@ -146,11 +181,17 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
             raise asyncio.CancelledError
         return conn
 
+    async def putconn(self, conn: AsyncConnection[Any]) -> None:
+        """Take a connection back."""
+        if isinstance(conn, _PooledConnection):
+            conn.used_at = time.monotonic()
+        await super().putconn(conn)
+
     def watching(self, application: str, idle: float | None) -> type[AsyncConnection[Any]]:
         """Create the class of this pool's connections, which records errors of connecting."""
         pool = self
 
-        class Connection(ActingConnection):
+        class Connection(_PooledConnection):
             @classmethod
             async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
                 given = {**kwargs, **parameters(conninfo, application, _resting(idle))}

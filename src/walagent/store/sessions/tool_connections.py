@@ -66,6 +66,8 @@ class ToolsLogin:
     key: bytes = field(repr=False)
     worker: int  # OID of the role that signs, which must be a member of the `run_as` role
     exists: bool = True
+    use: str = "tools are executed"
+    variable: str = "DATABASE_TOOLS_URL"  # how it is reached, if not as the worker is
 
     @property
     def password(self) -> str:
@@ -185,13 +187,16 @@ async def read_login(conn: Connection) -> ToolsLogin:
     return ToolsLogin(name, bytes(key), worker, exists)
 
 
-async def ensure_login(conn: Connection) -> str:
-    """Create the tools' login, or set its password; return what a superuser must run instead.
+async def ensure_login(conn: Connection, login: ToolsLogin | None = None) -> str:
+    """Create a login, or set its password; return what a superuser must run instead.
+
+    Args:
+        login: None: that of tools.
 
     Returns:
         "" if it was done; else the statement that this role lacks the privilege for.
     """
-    login = await read_login(conn)
+    login = login or await read_login(conn)
     # With an algorithm, libpq does not ask the server, which would block the event loop.
     verifier = conn.pgconn.encrypt_password(
         login.password.encode(), login.name.encode(), b"scram-sha-256"
@@ -267,7 +272,7 @@ async def log_in(
         PreconditionError: the worker's role may not create it, or it is refused again.
     """
     with translating():
-        missing = await ensure_login(worker)
+        missing = await ensure_login(worker, login)
     if missing:
         raise _refused(login, error, missing) from error
     try:
@@ -279,7 +284,7 @@ async def log_in(
 def _refused(login: ToolsLogin, error: LoginRefusedError, missing: str) -> PreconditionError:
     run = f"As a superuser, run: {missing}; or set" if missing else "Set"
     return PreconditionError(
-        f'cannot log in as "{login.name}", as which tools are executed: {error}',
-        hint=f"{run} DATABASE_TOOLS_URL to how this login reaches the database.",
+        f'cannot log in as "{login.name}", as which {login.use}: {error}',
+        hint=f"{run} {login.variable} to how this login reaches the database.",
         sqlstate=error.sqlstate,
     )

@@ -1,0 +1,79 @@
+"""The login that reads the rows of open tables, and can do nothing else.
+
+Reading a table executes code of its owner (indexes, policies, types), which becomes the login of
+the session.  So it is a login that has nothing but SELECT on these tables: as for tools, its name
+has the OID of the database, and its password is derived from `agent_internal.secret`.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from psycopg import AsyncConnection, Error, sql
+from psycopg.conninfo import conninfo_to_dict
+
+from walagent.errors import LoginRefusedError, PreconditionError
+from walagent.store.queries import query
+from walagent.store.sessions.connections import connect
+from walagent.store.sessions.tool_connections import ToolsLogin, log_in, read_login
+
+Connection = AsyncConnection[Any]
+
+
+async def rows_dsn(worker: Connection, dsn: str, given: str) -> str:
+    """Return the connection string of the login that reads rows, which is created if need be.
+
+    Args:
+        worker: of the process's own login, which *dsn* names.
+        given: of a login that was set; "": none.
+
+    Raises:
+        PreconditionError: there is none that code of others could not misuse.
+    """
+    row = await (await worker.execute(query("can_sign"))).fetchone()
+    if not given and row is not None and row[0]:
+        login = await _read_login(worker)
+        found = login.dsn(dsn)
+        try:
+            await (await connect(found, application="walagent rows")).close()
+        except LoginRefusedError as error:
+            await log_in(worker, login, lambda: found, error)
+        return found
+    async with await connect(given or dsn, application="walagent rows") as conn:
+        row = await (await conn.execute(query("more_than_reading"))).fetchone()
+        if row is not None and row[0]:
+            raise PreconditionError(
+                f'login "{conn.info.user}" reads tables of others and has more: {row[0]}',
+                hint="Set DATABASE_ROWS_URL to a login that has SELECT on the open tables and"
+                " nothing else: create role walagent_rows login;",
+            )
+    return given or dsn
+
+
+async def _read_login(worker: Connection) -> ToolsLogin:
+    tools = await read_login(worker)
+    name = tools.name.replace("walagent_tools_", "walagent_rows_")
+    found = await worker.execute("select from pg_catalog.pg_roles where rolname = %s", [name])
+    return replace(
+        tools,
+        name=name,
+        exists=found.rowcount == 1,
+        use="rows of open tables are read",
+        variable="DATABASE_ROWS_URL",
+    )
+
+
+async def let_read(worker: Connection, dsn: str, schema: str, table: str) -> None:
+    """Let the login of *dsn* read a table, where this login may."""
+    name = conninfo_to_dict(dsn).get("user") or worker.info.user
+    asked = {"schema": schema, "table": table, "role": name}
+    row = await (await worker.execute(query("let_read"), asked)).fetchone()
+    if row is None:
+        return
+    try:
+        await worker.execute(sql.SQL(row[0]))  # pyright: ignore[reportArgumentType] - quoted
+    except Error as error:
+        if error.sqlstate != "42501":
+            raise
+        raise PreconditionError(
+            f'login "{name}" cannot read {schema}.{table}', hint=f"{row[0]};", sqlstate="42501"
+        ) from error

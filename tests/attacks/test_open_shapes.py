@@ -1,0 +1,84 @@
+"""Code of the owner of an open table: it stays a login that can do nothing else."""
+
+import asyncio
+
+import pytest
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
+
+from tests.helpers.database import role, run_all, value
+from tests.helpers.owned_table import owned_table
+from tests.helpers.people import person
+from tests.helpers.shapes import serving
+from walagent.errors import PreconditionError
+from walagent.store.sessions.connections import connect
+from walagent.store.sessions.rows_login import rows_dsn
+from walagent.sync.query import NamedQuery
+
+TABLE = "owned.prices"
+NAMED = {
+    "table": NamedQuery("table", "select id, n from owned.prices where n > 3", ("id",)),
+    "function": NamedQuery("function", "select owned.plain('x') as id", ("id",)),
+    "type": NamedQuery("type", "select 1::owned.number as id", ("id",)),
+}
+
+
+async def test_the_owner_of_an_open_table_becomes_nobody(conn: AsyncConnection, dsn: str) -> None:
+    """By the check of a condition, the snapshot, a subset and the stream; and it is executed."""
+    async with owned_table(conn) as owned:
+        await run_all(conn, f"alter publication walagent add table {TABLE}")
+        async with serving(conn, dsn) as served:
+            for where in ("", "n > 3", "n + 1 > 5 and kind = 'a'", "kind ilike 'A'"):
+                given = {"where": where} if where else {}
+                answer = await served.get(table=TABLE, offset="-1", **given)
+                assert answer.status_code == 200, answer.text
+            subset = {"subset__where": "n > 5", "subset__order_by": "n", "subset__limit": "3"}
+            await served.get(table=TABLE, offset="-1", **subset)
+            written = f"update {TABLE} set n = n + 1; insert into {TABLE} values (0, 7)"
+            await run_all(conn, f"set role {owned.owner}; {written}; reset role")
+            await asyncio.sleep(1)
+            for name in ("owned.stock", "owned.parted", "owned.shown"):
+                await served.get(table=name, offset="-1")
+        assert owned.escapes == []
+        seen = {line.partition(" as ")[0] for line in owned.lines}
+        assert {"index", "index predicate"} <= seen, owned.lines
+        assert not [line for line in owned.lines if f"of {conn.info.user}" in line], owned.lines
+
+
+@pytest.mark.parametrize("name", NAMED)
+async def test_a_named_shape_is_judged_before_it_is_planned(
+    conn: AsyncConnection, dsn: str, name: str
+) -> None:
+    """One without run_as is walagent's alone: nothing of others is executed to find that out."""
+    async with owned_table(conn) as owned, serving(conn, dsn, queries=NAMED) as served:
+        token = await person(conn, "ann")
+        for _ in range(2):
+            answer = await served.get(path=name, token=token, offset="-1")
+            assert (answer.status_code, "set run_as" in answer.text) == (400, True), answer.text
+        assert owned.lines == []
+
+
+ASSUME = "agent_internal.assume(text, name, text[], timestamptz)"
+MORE = (
+    "alter role {0} replication",
+    "grant insert on note to {0}",
+    f"grant execute on function {ASSUME} to {{0}}",
+)
+
+
+@pytest.mark.parametrize("more", MORE)
+async def test_a_login_that_has_more_reads_no_open_table(
+    conn: AsyncConnection, dsn: str, more: str
+) -> None:
+    """Where no other login can be made: with SELECT alone it may."""
+    await run_all(conn, "create table note (id int primary key)")
+    async with role(conn) as name:
+        url = make_conninfo(dsn, user=name)
+        await run_all(conn, f"grant usage on schema agent, agent_internal to {name}")
+        async with await connect(url) as login:
+            assert await rows_dsn(login, url, "") == url
+            await run_all(conn, more.format(name))
+            with pytest.raises(PreconditionError, match="has more") as refused:
+                await rows_dsn(login, url, "")
+            assert "DATABASE_ROWS_URL" in refused.value.hint
+    assert await value(conn, "select true")
