@@ -57,6 +57,8 @@ SAFE = {
     "agent_internal.is_sought": "whether a digest that the caller has is that of a token",
     "agent_internal.drift_of": "reads the catalog",
     "agent_internal.lock_apply": "takes a lock",
+    "agent_internal.read_as_member": "reads as a role that the login can become, with its rights",
+    "agent_internal.make_trampoline_of_member": "the same; makes its function",
 }
 
 _HOLDING = {

@@ -41,7 +41,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.spec_value(text, integer, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.spec_values(jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.stream_drift(regclass, jsonb)', 'execute', '{runner}'),
-    ('function', 'agent_internal.table_named(text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.table_named(text)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.tool_drift(regclass, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.view_condition(regclass, regclass, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.write_row(text, text, jsonb)', 'execute', '{runner,developer}');

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from psycopg import ProgrammingError
+from psycopg import OperationalError, ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from walagent.ask.asking import Asker, asking_as
@@ -34,7 +34,7 @@ from walagent.store import attachments
 from walagent.store.errors import translating
 from walagent.store.install.identity import check_standby
 from walagent.store.install.pooling import check_pooling
-from walagent.store.sessions.acting import ActingConnection, Identity, identity_of_token
+from walagent.store.sessions.acting import Identity, identity_of_token
 from walagent.store.sessions.connections import Pool, connect, open_pool
 from walagent.store.sessions.process_name import process_name
 from walagent.store.sessions.roles import set_role
@@ -128,7 +128,7 @@ async def open_reading(
         with translating():
             # Before the pool, which retries if the server is unreachable or rejects the login.
             with breaker.watching():
-                guards = _Guards(places, settings, await _connect(stack, places.dsn, identity))
+                guards = _Guards(stack, places, settings, identity)
                 first = await stack.enter_async_context(guards.open())
             pool = await stack.enter_async_context(
                 open_pool(places.dsn, size=3, application="walagent ask", identity=identity)
@@ -181,17 +181,27 @@ def _made(spec: ModelSpec, api_key: str | None) -> Model:
     return build_model(replace(spec, credential="API_KEY"), environ={"API_KEY": api_key})
 
 
-@dataclass(frozen=True, slots=True)
 class _Guards:
-    """Opens guards for a login.
+    """Opens guards for a login, which share a connection that sets no role."""
 
-    Args:
-        worker: a connection of the login, which sets no role and executes nothing of others.
-    """
+    def __init__(
+        self,
+        stack: AsyncExitStack,
+        places: Places,
+        settings: AskSettings,
+        identity: Identity | None,
+    ) -> None:
+        self._stack = stack
+        self.places = places
+        self.settings = settings
+        self._identity = identity
+        self._shared: Connection | None = None
 
-    places: Places
-    settings: AskSettings
-    worker: Connection
+    async def _worker(self) -> Connection:
+        """Return the shared connection, on which nothing of others is executed."""
+        if self._shared is None or not await _answers(self._shared):
+            self._shared = await self._connect(self._stack, self.places.dsn)
+        return self._shared
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Guard]:
@@ -208,7 +218,7 @@ class _Guards:
                 await check_role(each)
             outlet = await open_outlet(
                 stack,
-                self.worker,
+                await self._worker(),
                 settings.role,
                 connecting=lambda: self._connect(stack, place or dsn),
                 tools_dsn=self._tools_dsn(place),
@@ -225,8 +235,7 @@ class _Guards:
                 yield Guard(standby, analyst=conn, allowed=allowed, limits=limits, outlet=outlet)
 
     async def _connect(self, stack: AsyncExitStack, dsn: str) -> Connection:
-        identity = self.worker.identity if isinstance(self.worker, ActingConnection) else None
-        return await _connect(stack, dsn, identity)
+        return await _connect(stack, dsn, self._identity)
 
     def _tools_dsn(self, standby: str | None) -> str:
         """Return how the tools' login reaches the server that executes; "": as this login does."""
@@ -236,6 +245,14 @@ class _Guards:
         place, login = conninfo_to_dict(standby), conninfo_to_dict(given)
         named = {"user": login.get("user"), "password": login.get("password")}
         return make_conninfo("", **{**place, **named})
+
+
+async def _answers(conn: Connection) -> bool:
+    try:
+        await conn.execute("select")
+    except OperationalError:
+        return False
+    return True
 
 
 async def _connect(stack: AsyncExitStack, dsn: str, identity: Identity | None = None) -> Connection:
@@ -327,18 +344,13 @@ async def _assume(conn: Connection, role: str) -> None:
 
 async def _check_writable(conn: Connection) -> None:
     """Check that questions can be stored, and views be created to analyze statements."""
-    found = await conn.execute(
-        "select pg_is_in_recovery(), current_setting('transaction_read_only')::boolean"
-    )
-    standby, read_only = await found.fetchone() or (False, False)
-    if standby or read_only:
-        why = "server is in recovery" if standby else "transactions are read-only by default"
+    found = await conn.execute("select pg_is_in_recovery()")
+    (standby,) = await found.fetchone() or (False,)
+    if standby:
         raise PreconditionError(
-            f"cannot ask a read-only database: {why}",
+            "cannot ask a read-only database: server is in recovery",
             hint="Use the primary, where questions are stored with their steps; name the standby in"
-            " ask.standby_dsn."
-            if standby
-            else "Set default_transaction_read_only = off for this login: questions are stored.",
+            " ask.standby_dsn.",
         )
 
 

@@ -124,7 +124,7 @@ async def open_outlet(
         found = await (await worker.execute(_ACTOR)).fetchone()
         return Outlet(reader, role, zone, found and Actor(*found))
     if asks:
-        outlet = Outlet(MemberReader(await connecting()), role, zone)
+        outlet = Outlet(MemberReader(await connecting(), worker), role, zone)
         await anext(outlet.stream("select", ReadLimits(), ""), None)
         return outlet
     try:

@@ -4,6 +4,7 @@ For a login that asks and cannot sign.  Code of the tables' owners has the role'
 as it is executed, and cannot become the login; what it left in the session is discarded.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,16 +18,24 @@ from walagent.store.trampolines import TRAMPOLINE_LOST
 
 Connection = AsyncConnection[Any]
 
+_REPLAY: Final = 10.0  # seconds
+_AGAIN: Final = 0.1  # seconds
 _MAKE: Final = "select agent_internal.make_trampoline_of_member(%s)"
 _READ: Final = "select agent_internal.read_as_member(%s, %s, %s)"
 
 
 class MemberReader:
-    """Reads on a connection of the login, for this object alone."""
+    """Reads on a connection of the login, for this object alone.
 
-    def __init__(self, conn: Connection) -> None:
+    Args:
+        conn: to the server that executes, which can be a standby.
+        worker: of the same login, to the primary.
+    """
+
+    def __init__(self, conn: Connection, worker: Connection) -> None:
         conn.prepare_threshold = None  # code of others can replace what is prepared
         self._conn = conn
+        self._worker = worker
 
     @property
     def connections(self) -> Sequence[Connection]:
@@ -47,15 +56,22 @@ class MemberReader:
             if error.sqlstate != TRAMPOLINE_LOST:
                 raise
         try:
-            async with self._conn.transaction():
-                await self._conn.execute(_MAKE, [statement.run_as])
+            async with self._worker.transaction():
+                await self._worker.execute(_MAKE, [statement.run_as])
         except InsufficientPrivilege as error:
             raise PreconditionError(
                 f'role "{statement.run_as}" has no function through which it reads',
                 hint="As a superuser, run walagent database setup --no-slot.",
                 sqlstate=error.sqlstate,
             ) from error
-        return await self._read(statement)
+        async with asyncio.timeout(_REPLAY):  # until a standby has it
+            while True:
+                try:
+                    return await self._read(statement)
+                except Error as error:
+                    if error.sqlstate != TRAMPOLINE_LOST:
+                        raise
+                await asyncio.sleep(_AGAIN)
 
     async def _read(self, statement: RoleStatement) -> str | None:
         settings = {"statement_timeout": statement.timeout, **statement.settings}

@@ -19,7 +19,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 
 from walagent.domain.change import Begin, Commit, Idle, Item, Piece
-from walagent.errors import PreconditionError, WalagentError
+from walagent.errors import WalagentError
 from walagent.replication.fan_out import FanOut, Interrupted, Missed
 from walagent.replication.sinks import Table
 from walagent.sync.applying import Applier
@@ -48,14 +48,10 @@ _MEASURED: Final = 1.0  # seconds for which the size of all shapes is not added 
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """Where a snapshot and the stream are joined.
-
-    Args:
-        position: of the WAL; no transaction that commits after it is visible.
-    """
+    """Where a snapshot and the stream are joined."""
 
     visible: Visible
-    position: int
+    position: int  # of the WAL; no transaction that commits after it is visible
 
 
 class _UnseenError(Exception):
@@ -186,12 +182,7 @@ class ShapeEngine:
 
     async def _make(self, definition: Definition) -> Shape:
         self._make_room_for_table()
-        try:
-            await self.rows.let_read(definition.schema, definition.table)
-        except PreconditionError as error:
-            log.warning("sync.table_refused", table=definition.table, error=error, hint=error.hint)
-            if error.sqlstate != "42501":  # there is no login to read with
-                raise ShapeRefusedError(503, "no rows can be read; the log says why") from error
+        await self.rows.let_read(definition.schema, definition.table)
         async with self.rows.connection() as conn, reading(conn):
             table = await check_definition(conn, definition)
         if (shape := self._shapes.find(definition)) is not None:  # made meanwhile

@@ -8,14 +8,16 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 
 from walagent.base.retries import of, repeat
-from walagent.errors import DatabaseLostError, LoginRefusedError
+from walagent.errors import DatabaseLostError, LoginRefusedError, PreconditionError
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import Pool, open_pool
 from walagent.store.sessions.rows_login import let_read, rows_dsn
+from walagent.sync.checks import ShapeRefusedError
 from walagent.telemetry.log import log
 
 _NAME: Final = "walagent sync"
 _CONNECTIONS: Final = 8
+_NOT_GRANTED: Final = "42501"
 
 
 class RowPool:
@@ -81,14 +83,19 @@ class OpenRows:
         await self._pool.run()
 
     async def let_read(self, schema: str, table: str) -> None:
-        """Let the login read a table, if this process may.
+        """Let the login read a table, if this process may; else the log has the statement.
 
         Raises:
-            PreconditionError: it cannot be read, or there is no login for it.
+            ShapeRefusedError: there is no login that reads.
         """
-        await self._find()
-        async with self._login.connection() as conn:
-            await let_read(conn, self._dsn, schema, table)
+        try:
+            await self._find()
+            async with self._login.connection() as conn:
+                await let_read(conn, self._dsn, schema, table)
+        except PreconditionError as error:
+            log.warning("sync.table_refused", table=table, error=error, hint=error.hint)
+            if error.sqlstate != _NOT_GRANTED:
+                raise ShapeRefusedError(503, "no rows can be read; the log says why") from error
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:

@@ -598,7 +598,8 @@ async def test_a_run_that_does_not_end_in_time_is_given_back(
 async def test_two_workers_share_the_work(conn: AsyncConnection, dsn: str) -> None:
     """Each run is worked by one of them."""
     await run_all(conn, DESK + TICKET)
-    model = ScriptedModel([call("refund_user"), "ok"], latency=0.01)
+    # Long enough for the second one to begin on a busy machine.
+    model = ScriptedModel([call("refund_user"), "ok"], latency=0.1)
     async with daemon(conn, dsn, {"fake": model}, parts=("worker",), slots=3) as d:
         first = d.worker
         assert first is not None

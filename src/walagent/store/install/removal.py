@@ -28,9 +28,9 @@ select array(select s.slot_name::text from pg_replication_slots s
                  or obj_description(oid, 'pg_namespace') = %(compat)s
               order by 1)
 """
-# Own roles that nobody else uses: they own nothing, have privileges in no other database, no role
-# is a member of them but the one that removes them, and they have no session.  The logins for tools
-# and rows have one: since PostgreSQL 16 the role that created it is a member.
+# Own roles that nobody else uses: they own trampolines at most, have privileges in no other
+# database, no role is a member of them but the one that removes them, and they have no session.
+# The logins for tools and rows have one: since PostgreSQL 16 the role that created it is a member.
 _ROLES = """
 select r.rolname::text
   from pg_roles r, pg_database b
@@ -40,6 +40,9 @@ select r.rolname::text
    and not exists (select from pg_shdepend d
                     where d.refclassid = 'pg_authid'::regclass and d.refobjid = r.oid
                       and (d.deptype = 'o' and d.classid <> 'pg_default_acl'::regclass
+                           and not (d.dbid = b.oid and d.classid = 'pg_proc'::regclass
+                                    and (select p.pronamespace from pg_proc p where p.oid = d.objid)
+                                        = to_regnamespace('agent_call'))
                            or d.dbid not in (0, b.oid)))
    and (r.rolname in ('walagent_tools_' || b.oid, 'walagent_rows_' || b.oid)
         or not exists (select from pg_auth_members m join pg_roles o on o.oid = m.member
