@@ -8,7 +8,12 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 
 from walagent.base.retries import of, repeat
-from walagent.errors import DatabaseLostError, LoginRefusedError, PreconditionError
+from walagent.errors import (
+    ConflictError,
+    DatabaseLostError,
+    LoginRefusedError,
+    PreconditionError,
+)
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import Pool, open_pool
 from walagent.store.sessions.rows_login import let_read, rows_dsn
@@ -86,12 +91,14 @@ class OpenRows:
         """Let the login read a table, if this process may; else the log has the statement.
 
         Raises:
-            ShapeRefusedError: there is no login that reads.
+            ShapeRefusedError: there is no login that reads, or the table is locked.
         """
         try:
             await self._find()
             async with self._login.connection() as conn:
                 await let_read(conn, self._dsn, schema, table)
+        except ConflictError as error:
+            raise ShapeRefusedError(503, "the table is being changed; try again") from error
         except PreconditionError as error:
             log.warning("sync.table_refused", table=table, error=error, hint=error.hint)
             if error.sqlstate != _NOT_GRANTED:

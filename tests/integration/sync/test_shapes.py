@@ -598,6 +598,7 @@ async def test_a_table_that_changes_while_its_rows_are_read(
     """The rows and their types are of the same moment."""
     await conn.execute(ROW, (1, "a", 1))
     waits = "select exists (select from pg_locks where not granted and relation = 'item'::regclass)"
+    await served.get(table="item", offset="-1")  # the login that reads has its right from now on
     async with session(dsn) as other:
         for change in (
             "alter table item alter n type text using 'x' || n",
@@ -622,6 +623,8 @@ async def test_a_shape_that_is_deleted_while_it_is_made_is_made_again(
     """Nobody receives an answer without rows."""
     await conn.execute(ROW, (1, "a", 1))
     waits = "select exists (select from pg_locks where not granted and relation = 'item'::regclass)"
+    await served.get(table="item", offset="-1")
+    served.engine.drop_all("the test says so")
     async with session(dsn) as other:
         await run_all(other, "begin; lock table item in access exclusive mode")
         answer = asyncio.create_task(served.get(table="item", offset="-1"))

@@ -70,7 +70,10 @@ async def let_read(worker: Connection, dsn: str, schema: str, table: str) -> Non
     if row is None:
         return
     try:
-        await worker.execute(sql.SQL(row[0]))  # pyright: ignore[reportArgumentType] - quoted
+        async with worker.transaction():
+            # Nothing of the application waits behind a statement that waits for its DDL.
+            await worker.execute("set local lock_timeout = '200ms'")
+            await worker.execute(sql.SQL(row[0]))  # pyright: ignore[reportArgumentType] - quoted
     except Error as error:
         if error.sqlstate != "42501":
             raise
