@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from psycopg import OperationalError, ProgrammingError
+from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from walagent.ask.asking import Asker, asking_as
@@ -35,7 +35,7 @@ from walagent.store.errors import translating
 from walagent.store.install.identity import check_standby
 from walagent.store.install.pooling import check_pooling
 from walagent.store.sessions.acting import Identity, identity_of_token
-from walagent.store.sessions.connections import Pool, connect, open_pool
+from walagent.store.sessions.connections import Pool, answers, connect, open_pool
 from walagent.store.sessions.process_name import process_name
 from walagent.store.sessions.roles import set_role
 from walagent.telemetry.mask import hide
@@ -199,7 +199,7 @@ class _Guards:
 
     async def _worker(self) -> Connection:
         """Return the shared connection, on which nothing of others is executed."""
-        if self._shared is None or not await _answers(self._shared):
+        if self._shared is None or not await answers(self._shared):
             self._shared = await self._connect(self._stack, self.places.dsn)
         return self._shared
 
@@ -245,14 +245,6 @@ class _Guards:
         place, login = conninfo_to_dict(standby), conninfo_to_dict(given)
         named = {"user": login.get("user"), "password": login.get("password")}
         return make_conninfo("", **{**place, **named})
-
-
-async def _answers(conn: Connection) -> bool:
-    try:
-        await conn.execute("select")
-    except OperationalError:
-        return False
-    return True
 
 
 async def _connect(stack: AsyncExitStack, dsn: str, identity: Identity | None = None) -> Connection:

@@ -54,7 +54,7 @@ class AskResources:
 
     Args:
         pool: connections of the login that writes sessions, runs and steps.
-        model: None: there is none, and *lacking* says why; own statements need none.
+        model: None: *lacking* says why; statements that are not a model's work without.
         catalog: describes what the analyst may read, with a question in mind.
         history: characters of earlier turns that are shown in full; older ones as a summary.
         lease: how long another process waits after this one was killed.
@@ -74,7 +74,7 @@ class AskResources:
         """The model.
 
         Raises:
-            PreconditionError: there is none.
+            PreconditionError: there is no model.
         """
         if self.model is None:
             raise self.lacking or PreconditionError("there is no model")

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from psycopg import Error
-from psycopg_pool import AsyncConnectionPool
 
 from walagent.ask.analysis import AnalysisLimits, analyze
 from walagent.ask.fanout.repeats import find_repeats
@@ -29,6 +28,7 @@ from walagent.guard.query import Guard
 from walagent.guard.redact import without_values
 from walagent.rows.rows import Rows
 from walagent.store.errors import is_conflict, translating
+from walagent.store.sessions.connections import answers
 
 
 class Statements:
@@ -128,7 +128,7 @@ class Statements:
         """
         guard = await self._free.get()
         try:
-            if guard is None or not await _is_usable(guard):
+            if guard is None or not all([await answers(conn) for conn in guard.connections]):
                 guard = None
                 guard = await self._open()
             yield guard
@@ -161,16 +161,6 @@ async def _read(guard: Guard, query: str) -> Rows:
         if not is_conflict(error):
             raise
         raise ConflictError(f"{error}; tried {len(waits) + 1} times") from error
-
-
-async def _is_usable(guard: Guard) -> bool:
-    """Return whether its connections are open at both ends: they might be idle for hours."""
-    try:
-        for conn in guard.connections:
-            await AsyncConnectionPool.check_connection(conn)
-    except Error:
-        return False
-    return True
 
 
 def _asked(step: PlanStep) -> str:

@@ -4,13 +4,14 @@ For a login that asks and cannot sign.  Code of the tables' owners has the role'
 as it is executed, and cannot become the login; what it left in the session is discarded.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
 from psycopg.errors import InsufficientPrivilege
+from psycopg.types.json import Jsonb
 
+from walagent.base.retries import CONFLICT, repeat
 from walagent.errors import PreconditionError
 from walagent.store.role_reader import SETTINGS, RoleStatement
 from walagent.store.sessions.tool_connections import DISCARD
@@ -19,7 +20,7 @@ from walagent.store.trampolines import TRAMPOLINE_LOST
 Connection = AsyncConnection[Any]
 
 _REPLAY: Final = 10.0  # seconds
-_AGAIN: Final = 0.1  # seconds
+_SET: Final = "select set_config(s.key, s.value, true) from jsonb_each_text(%s) s"
 _MAKE: Final = "select agent_internal.make_trampoline_of_member(%s)"
 _READ: Final = "select agent_internal.read_as_member(%s, %s, %s)"
 
@@ -53,7 +54,7 @@ class MemberReader:
         try:
             return await self._read(statement)
         except Error as error:
-            if error.sqlstate != TRAMPOLINE_LOST:
+            if not _is_lost(error):
                 raise
         try:
             async with self._worker.transaction():
@@ -64,21 +65,14 @@ class MemberReader:
                 hint="As a superuser, run walagent database setup --no-slot.",
                 sqlstate=error.sqlstate,
             ) from error
-        async with asyncio.timeout(_REPLAY):  # until a standby has it
-            while True:
-                try:
-                    return await self._read(statement)
-                except Error as error:
-                    if error.sqlstate != TRAMPOLINE_LOST:
-                        raise
-                await asyncio.sleep(_AGAIN)
+        # A standby has it a little later.
+        return await repeat(lambda: self._read(statement), _is_lost, wait=CONFLICT, within=_REPLAY)
 
     async def _read(self, statement: RoleStatement) -> str | None:
         settings = {"statement_timeout": statement.timeout, **statement.settings}
         try:
             await self._conn.execute(f"begin; {SETTINGS}".encode())
-            for name, value in settings.items():
-                await self._conn.execute("select set_config(%s, %s, true)", [name, value])
+            await self._conn.execute(_SET, [Jsonb(settings)])
             given = [statement.run_as, statement.text.decode(), statement.path]
             row = await (await self._conn.execute(_READ, given)).fetchone()
         finally:
@@ -92,3 +86,7 @@ class MemberReader:
         except BaseException:
             await self._conn.close()
             raise
+
+
+def _is_lost(error: BaseException) -> bool:
+    return isinstance(error, Error) and error.sqlstate == TRAMPOLINE_LOST

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
-from psycopg import AsyncConnection, OperationalError
+from psycopg import AsyncConnection, Error, OperationalError
 from psycopg.adapt import AdaptersMap
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -137,10 +137,11 @@ class _PooledConnection(ActingConnection):
     used_at: float = math.inf
 
 
-async def _answers(conn: AsyncConnection[Any]) -> bool:
+async def answers(conn: AsyncConnection[Any]) -> bool:
+    """Return whether a connection is open at both ends: it might have been idle for hours."""
     try:
         await conn.execute("")
-    except OperationalError:
+    except Error:
         return False
     return True
 
@@ -163,7 +164,7 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
         while True:
             conn = await self._next(timeout)
             rested = time.monotonic() - conn.used_at if isinstance(conn, _PooledConnection) else 0.0
-            if rested < _RESTED or await _answers(conn):
+            if rested < _RESTED or await answers(conn):
                 return conn
             await self.putconn(conn)  # which discards it
 
