@@ -11,8 +11,7 @@ from tests.helpers.owned_table import owned_table
 from tests.helpers.people import person
 from tests.helpers.shapes import serving
 from walagent.errors import PreconditionError
-from walagent.store.sessions.connections import connect
-from walagent.store.sessions.rows_login import rows_dsn
+from walagent.store.sessions.rows_login import check_rows_login, let_read
 from walagent.sync.query import NamedQuery
 
 TABLE = "owned.prices"
@@ -61,7 +60,13 @@ async def test_a_named_shape_is_judged_before_it_is_planned(
 ASSUME = "agent_internal.assume(text, name, text[], timestamptz)"
 MORE = (
     "alter role {0} replication",
+    "alter role {0} createdb",
     "grant insert on note to {0}",
+    "grant trigger on note to {0}",
+    "alter table note owner to {0}",
+    "grant pg_read_all_data to {0}",
+    "grant create on schema agent to {0}",
+    "select agent.grant_member('{0}')",
     f"grant execute on function {ASSUME} to {{0}}",
 )
 
@@ -75,10 +80,28 @@ async def test_a_login_that_has_more_reads_no_open_table(
     async with role(conn) as name:
         url = make_conninfo(dsn, user=name)
         await run_all(conn, f"grant usage on schema agent, agent_internal to {name}")
-        async with await connect(url) as login:
-            assert await rows_dsn(login, url, "") == url
-            await run_all(conn, more.format(name))
-            with pytest.raises(PreconditionError, match="has more") as refused:
-                await rows_dsn(login, url, "")
-            assert "DATABASE_ROWS_URL" in refused.value.hint
-    assert await value(conn, "select true")
+        await check_rows_login(url)
+        await run_all(conn, more.format(name))
+        with pytest.raises(PreconditionError, match="has more") as refused:
+            await check_rows_login(url)
+        assert "DATABASE_ROWS_URL" in refused.value.hint
+        await run_all(conn, "alter table note owner to current_user")
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["create view hidden as select 1 as id", "create table hidden (id int primary key)"],
+)
+async def test_the_login_gets_no_right_to_what_is_no_open_table(
+    conn: AsyncConnection, dsn: str, made: str
+) -> None:
+    """Not to views, to tables with row-level security, nor to walagent's own."""
+    await run_all(conn, made)
+    if "table" in made:
+        await run_all(conn, "alter table hidden enable row level security")
+    async with role(conn) as name:
+        url = make_conninfo(dsn, user=name)
+        for schema, table in (("public", "hidden"), ("agent", "run"), ("agent_internal", "secret")):
+            await let_read(conn, url, schema, table)
+            may = f"select has_table_privilege('{name}', '{schema}.{table}', 'select')"
+            assert not await value(conn, may)

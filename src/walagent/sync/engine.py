@@ -270,21 +270,20 @@ class ShapeEngine:
 
     async def _read_once(self, shape: Shape) -> "_Joint":
         table = shape.table
-        async with self._snapshots, self.rows.connection() as conn:
-            async with self.connection() as own:
-                await self.publish(own, (table.schema, table.name))
-            async with reading(conn):
-                # The lock first: a snapshot that is older than a change of the table misses rows.
-                await conn.execute(lock(table).encode())
-                if await check_definition(conn, shape.definition) != table:
-                    raise _TableChangedError
-                visible = await read_snapshot(conn)
-                joint = _Joint(visible, await read_position(conn))
-                waiting = self._starting.get(shape, [])
-                if self.unseen(visible).keys() - {each.begin.xid for each in waiting}:
-                    raise _UnseenError
-                await write_snapshot(conn, shape, self._check_size)
-                self._measured_at = 0.0
+        async with self.connection() as own:
+            await self.publish(own, (table.schema, table.name))
+        async with self._snapshots, self.rows.connection() as conn, reading(conn):
+            # The lock first: a snapshot that is older than a change of the table misses rows.
+            await conn.execute(lock(table).encode())
+            if await check_definition(conn, shape.definition) != table:
+                raise _TableChangedError
+            visible = await read_snapshot(conn)
+            joint = _Joint(visible, await read_position(conn))
+            waiting = self._starting.get(shape, [])
+            if self.unseen(visible).keys() - {each.begin.xid for each in waiting}:
+                raise _UnseenError
+            await write_snapshot(conn, shape, self._check_size)
+            self._measured_at = 0.0
         ending = snapshot_end(visible.xmin, visible.xmax, sorted(visible.running))
         shape.snapshot[-1:] = [b",".join([*shape.snapshot[-1:], ending])]
         self._applier.wide = visible

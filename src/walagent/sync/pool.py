@@ -16,7 +16,7 @@ from walagent.errors import (
 )
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import Pool, open_pool
-from walagent.store.sessions.rows_login import let_read, rows_dsn
+from walagent.store.sessions.rows_login import check_rows_login, derived_dsn, let_read
 from walagent.sync.checks import ShapeRefusedError
 from walagent.telemetry.log import log
 
@@ -77,8 +77,8 @@ class OpenRows:
     def __init__(self, login: RowPool, rows_dsn: Callable[[], str]) -> None:
         self._login = login
         self._given = rows_dsn
-        self._dsn = ""
-        self._pool = RowPool(lambda: self._dsn, "walagent rows")
+        self._derived = ""
+        self._pool = RowPool(self._dsn, "walagent rows")
         self._wanted = asyncio.Event()
         self._lock = asyncio.Lock()
 
@@ -96,7 +96,7 @@ class OpenRows:
         try:
             await self._find()
             async with self._login.connection() as conn:
-                await let_read(conn, self._dsn, schema, table)
+                await let_read(conn, self._dsn(), schema, table)
         except ConflictError as error:
             raise ShapeRefusedError(503, "the table is being changed; try again") from error
         except PreconditionError as error:
@@ -115,9 +115,18 @@ class OpenRows:
         async with self._pool.connection() as conn:
             yield conn
 
+    def _dsn(self) -> str:
+        return self._given() or self._derived or self._login.dsn
+
     async def _find(self) -> None:
+        """Find the login, once."""
         async with self._lock:
-            if not self._wanted.is_set():
+            if self._wanted.is_set():
+                return
+            if not self._given():
                 async with self._login.connection() as conn:
-                    self._dsn = await rows_dsn(conn, self._login.dsn, self._given())
-                self._wanted.set()
+                    self._derived = await derived_dsn(conn, self._login.dsn)
+            if not self._derived:
+                with translating():
+                    await check_rows_login(self._dsn())
+            self._wanted.set()

@@ -19,34 +19,44 @@ from walagent.store.sessions.tool_connections import ToolsLogin, log_in, read_lo
 Connection = AsyncConnection[Any]
 
 
-async def rows_dsn(worker: Connection, dsn: str, given: str) -> str:
-    """Return the connection string of the login that reads rows, which is created if need be.
+async def derived_dsn(worker: Connection, dsn: str) -> str:
+    """Return the connection string of the login of this database, which is created if need be.
 
     Args:
         worker: of the process's own login, which *dsn* names.
-        given: of a login that was set; "": none.
+
+    Returns:
+        "" if the worker cannot sign: its password is not known.
 
     Raises:
-        PreconditionError: there is none that code of others could not misuse.
+        PreconditionError: it cannot be created.
     """
     row = await (await worker.execute(query("can_sign"))).fetchone()
-    if not given and row is not None and row[0]:
-        login = await _read_login(worker)
-        found = login.dsn(dsn)
-        try:
-            await (await connect(found, application="walagent rows")).close()
-        except LoginRefusedError as error:
-            await log_in(worker, login, lambda: found, error)
-        return found
-    async with await connect(given or dsn, application="walagent rows") as conn:
+    if row is None or not row[0]:
+        return ""
+    login = await _read_login(worker)
+    found = login.dsn(dsn)
+    try:
+        await (await connect(found, application="walagent rows")).close()
+    except LoginRefusedError as error:
+        await log_in(worker, login, lambda: found, error)
+    return found
+
+
+async def check_rows_login(dsn: str) -> None:
+    """Check that a login can read, and nothing else that code of others could misuse.
+
+    Raises:
+        PreconditionError: it can do more.
+    """
+    async with await connect(dsn, application="walagent rows") as conn:
         row = await (await conn.execute(query("more_than_reading"))).fetchone()
         if row is not None and row[0]:
             raise PreconditionError(
-                f'login "{conn.info.user}" reads tables of others and has more: {row[0]}',
+                f'login "{conn.info.user}" would read tables of others, and has more: {row[0]}',
                 hint="Set DATABASE_ROWS_URL to a login that has SELECT on the open tables and"
                 " nothing else: create role walagent_rows login;",
             )
-    return given or dsn
 
 
 async def _read_login(worker: Connection) -> ToolsLogin:
