@@ -101,3 +101,16 @@ async def test_a_lost_statement_of_the_driver_is_no_failure_of_a_run(conn: Async
         with pytest.raises(errors.DuplicatePreparedStatement) as again:
             await run_all(conn, f"prepare {name} as select 1")
         assert is_passing(again.value) is passing
+
+
+async def test_a_connection_that_was_closed_while_it_rested_is_not_given_out(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Whoever closed it: a server, a pooler, a firewall."""
+    async with open_pool(dsn, size=1, application="rested") as pool:
+        async with pool.connection() as own:
+            first = own.info.backend_pid
+        await value(conn, "select pg_terminate_backend(%s, 5000)", first)
+        await asyncio.sleep(2.1)
+        async with pool.connection() as own:
+            assert await value(own, "select pg_backend_pid()") != first

@@ -50,6 +50,17 @@ def test_a_failure_that_cannot_be_the_runs_fault_costs_no_attempt() -> None:
     assert outcome_of(ModelUnavailableError("down", retry_after=77), FIRST).delay >= 77
 
 
+def test_a_connection_that_was_lost_before_the_run_was_known_costs_no_attempt() -> None:
+    """Nothing of it was executed; up to ten times, and no other error is excused."""
+    outcome = outcome_of(DatabaseLostError("gone"), LAST, begun=False)
+    assert (outcome.state, outcome.refund) == (RunState.WAITING_RETRY, True)
+    late = replace(LAST, lease=11)
+    assert outcome_of(DatabaseLostError("gone"), late, begun=False).state is RunState.DEAD
+    assert outcome_of(KeyError("k"), LAST, begun=False).state is RunState.DEAD
+    resting = outcome_of(DatabaseLostError("idle", sqlstate="57P05"), LAST)
+    assert (resting.state, resting.refund) == (RunState.WAITING_RETRY, True)
+
+
 @pytest.mark.parametrize("sqlstate", ["53100", "25006"])
 def test_a_server_that_takes_no_writes_costs_no_attempt(sqlstate: str) -> None:
     """Its disk is full, or new sessions may only read while older ones of ours still write."""
