@@ -185,6 +185,7 @@ REFUSED_CONDITIONS = [
     ("new.id in (select id from other)", "WA012", "subquery"),
     ("new.id = any (array(select 1))", "WA012", "subquery"),
     ("random() > 0.5", "WA012", "random()"),
+    ("current_setting('walagent.identity', true) = 'a'", "WA012", "current_setting(text,boolean)"),
     ("clock_timestamp() > '2020-01-01'", "WA012", "clock_timestamp()"),
     ("nextval('refund_seq') > 0", "42P01", "refund_seq"),
     ("set_config('role', 'postgres', true) = ''", "WA012", "set_config"),
