@@ -288,6 +288,7 @@ class _Daemon:
         return reader and now - self.worker.turned_at < 3 * workers.lease + workers.poll + 30
 
     async def _http(self) -> None:
+        from walagent.http.hosts import hosts_of  # noqa: PLC0415 - it is optional
         from walagent.http.links import Links  # noqa: PLC0415 - it is optional
         from walagent.http.routes import build_app  # noqa: PLC0415
         from walagent.http.server import serve_http  # noqa: PLC0415
@@ -321,7 +322,11 @@ class _Daemon:
             mounted["/"] = make_console(self.health, http.ready_after)
             mounted.update(self.hooks.mount(self.sync))
         app = build_app(
-            self.health, metrics.registry, max_progress_age=http.ready_after, mounted=mounted
+            self.health,
+            metrics.registry,
+            max_progress_age=http.ready_after,
+            mounted=mounted,
+            hosts=hosts_of(http.host, http.public_url, http.hosts),
         )
         await serve_http(app, http.host, http.port, self.hooks.on_listening)
 

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from walagent.console.acting import Acting
 from walagent.console.guard import check, check_place, cookie_of
-from walagent.console.multiplex import Socket
+from walagent.console.multiplex import Socket, Sockets
 from walagent.console.offer import Application, Engine, Offer
 from walagent.console.reading import Reading
 from walagent.console.signing_in import SigningIn, without_cookie
@@ -69,6 +69,7 @@ class ConsoleApi:
         self._shapes = shapes
         self._hosts = offer.hosts
         acting = Acting(engine, find)
+        self._sockets = Sockets(shapes, acting.who)
         session, reads = SigningIn(acting, offer), Reading(acting, offer)
         self._app = Starlette(
             routes=[
@@ -126,7 +127,7 @@ class ConsoleApi:
                 check_place(dict[bytes, bytes](scope["headers"]), self._hosts)
             except RefusedError:
                 return
-        await Socket(self._shapes, scope, receive, send, bearer or cookie).serve()
+        await Socket(self._sockets, scope, receive, send, bearer or cookie).serve()
 
 
 _ROUTES: Final = frozenset({"/session", "/replies", "/ask", "/try", "/why"})

@@ -8,7 +8,6 @@ and search_path is empty: it cannot find objects that were created after it was 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -20,7 +19,7 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import Change, Relation
 from walagent.intake.verdicts import Deferred, Gone, Raised, Verdict
 from walagent.matching import predicate
-from walagent.matching.match import Candidates, Match
+from walagent.matching.match import Candidates, Group, Match
 from walagent.store import tables
 from walagent.store.codecs.decoded_rows import Lookup, array, by_columns, by_documents, true_rows
 from walagent.store.codecs.exact import exact
@@ -35,28 +34,6 @@ _VISIBLE = 10.0  # seconds to wait for a commit to become visible before an atta
 
 
 _Numbered = Sequence[tuple[int, Match]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Candidates of one attachment and one relation, and their changes in one row."""
-
-    attachment: Attachment
-    candidates: Sequence[Candidates]
-    changes: Sequence[Change]
-
-    @classmethod
-    def of(cls, candidates: Sequence[Candidates]) -> "_Group":
-        """Put the changes in one row."""
-        first = candidates[0]
-        if len(candidates) == 1:
-            return cls(first.attachment, candidates, first.changes)
-        changes = list(chain.from_iterable(each.changes for each in candidates))
-        return cls(first.attachment, candidates, changes)
-
-    def matches(self) -> Iterator[Match]:
-        """Yield a match for each change, as if the condition held for all."""
-        return chain.from_iterable(each.matches() for each in self.candidates)
 
 
 class Evaluator:
@@ -118,7 +95,7 @@ class Evaluator:
                 groups.setdefault(together, {}).setdefault(alike, []).append(n)
         for by_attachment in groups.values():
             places = list(by_attachment.values())
-            held = await self._held([_Group.of([candidates[n] for n in each]) for each in places])
+            held = await self._held([Group.of([candidates[n] for n in each]) for each in places])
             for each, verdicts in zip(places, held, strict=True):
                 rest = iter(verdicts)
                 for n in each if any(verdicts) else ():
@@ -137,7 +114,7 @@ class Evaluator:
             if now.get(a.target.relation) != a.target.relation_oid
         }
 
-    async def _held(self, groups: Sequence["_Group"]) -> list[Sequence[bool | Verdict]]:
+    async def _held(self, groups: Sequence[Group]) -> list[Sequence[bool | Verdict]]:
         """Evaluate groups of one role and one relation: for each, what holds of its changes.
 
         All conditions are one statement.  Where that is not possible, or one of them raises an
@@ -151,7 +128,7 @@ class Evaluator:
         middle = len(groups) // 2
         return await self._held(groups[:middle]) + await self._held(groups[middle:])
 
-    async def _held_alone(self, group: "_Group") -> Sequence[bool | Verdict]:
+    async def _held_alone(self, group: Group) -> Sequence[bool | Verdict]:
         held = list[bool | Verdict]()
         for at in range(0, len(group.changes), _COLUMNS_AT_ONCE):
             some = group.changes[at : at + _COLUMNS_AT_ONCE]
@@ -164,7 +141,7 @@ class Evaluator:
         return held
 
     async def _held_together(
-        self, groups: Sequence["_Group"]
+        self, groups: Sequence[Group]
     ) -> list[Sequence[bool | Verdict]] | None:
         attachments = [group.attachment for group in groups]
         changes = groups[0].changes
