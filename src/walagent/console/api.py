@@ -14,6 +14,7 @@ The cookie is a token; requests with it are guarded.  Bearer tokens are accepted
 their requests as they are: routes and responses of a framework would cost each poll.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from starlette.applications import Starlette
@@ -91,6 +92,15 @@ class ConsoleApi:
                 HTTPException: refuse_route,
             },
         )
+
+    @property
+    def routes(self) -> Sequence[tuple[str, frozenset[str]]]:
+        """Paths below /v1, and the methods of each."""
+        return [
+            (each.path, frozenset(each.methods or ()))
+            for each in self._app.routes
+            if isinstance(each, Route)
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

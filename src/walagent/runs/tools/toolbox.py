@@ -228,12 +228,17 @@ class Toolbox:
         """Execute a query in a read-only transaction, and record its rows in another."""
         async with (
             self._within(work, self.calls.connection(work.run.actor)) as tools,
-            self._pool.connection() as conn,
+            self.calls.catalog() as conn,
         ):
             faults.hit("tool.started")
-            bounds = Bounds(self._reading, work.run.authority.search_path)
+            worker = self._pool.connection if self.calls.is_one_transaction else None
+            bounds = Bounds(self._reading, work.run.authority.search_path, worker)
             content = await answer_query(
-                (conn, tools), work.tool, work.call, work.arguments, bounds
+                (conn, tools),
+                work.tool,
+                work.call,
+                work.arguments,
+                bounds,
             )
         faults.hit("tool.done")
         return await self._steps.record(work, await self._steps.judge(work, content))
