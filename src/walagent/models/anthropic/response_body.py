@@ -43,8 +43,9 @@ def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
     A tool call that the request demanded may be missing: the caller evaluates that.
 
     Raises:
-        ModelUnavailableError: it is no whole answer.
+        ModelUnavailableError: it is no whole answer; it has the usage of what came.
     """
+    used = _usage(as_object(answer).get("usage"))
     match answer:
         case {"content": list(), "stop_reason": str(reason)} if reason in STOPS:
             blocks = as_array(answer["content"])
@@ -54,13 +55,20 @@ def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
             return Reply(
                 parts=tuple(part for part in parts if part is not None),
                 stop=STOPS[reason],
-                usage=_usage(answer.get("usage")),
+                usage=used,
                 model=clean(str(answer.get("model", "")), NAME_LIMIT),
+                why=_why(answer),
             )
         case {"stop_reason": str(reason)}:
-            raise no_answer(spec, f"it stopped for an unknown reason, {clean(reason, 40)}")
+            raise no_answer(spec, f"it stopped for an unknown reason, {clean(reason, 40)}", used)
         case _:
-            raise no_answer(spec, "it names no reason for its end")
+            raise no_answer(spec, "it does not say that it is whole", used)
+
+
+def _why(answer: Mapping[str, Json]) -> str:
+    """Name what a refusal is about: the safeguard that stopped the answer."""
+    category = as_object(answer.get("stop_details")).get("category")
+    return clean(str(category), NAME_LIMIT) if category else ""
 
 
 def _given_id(block: Json) -> Json:

@@ -25,6 +25,8 @@ async def gather(events: AsyncIterable[Json], on_text: Callable[[str], None]) ->
     inputs: dict[object, str] = {}  # of tool calls: JSON in pieces
     async for event in events:
         match event:
+            case {"type": "error"}:
+                return event
             case {"type": "message_start", "message": {**message}}:
                 answer |= message
             case {"type": "content_block_start", "index": at, "content_block": {**block}}:

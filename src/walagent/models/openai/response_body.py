@@ -18,7 +18,7 @@ from walagent.message import (
     Usage,
 )
 from walagent.models import prompt
-from walagent.models.errors import no_answer
+from walagent.models.errors import Failure, no_answer
 from walagent.models.openai import NAME
 from walagent.models.openai.request_body import REASONING
 from walagent.models.replies import (
@@ -27,18 +27,36 @@ from walagent.models.replies import (
     as_object,
     clean,
     count,
+    first,
     read_call,
     read_call_value,
     storable,
 )
+from walagent.models.written_thoughts import thoughts_and_text
 
-# What a server calls its end.  `insufficient_system_resource` and the like are no end at all.
+# What servers call the end of an answer, in lower case.  `insufficient_system_resource`, `error`
+# and the like are no end at all.
 STOPS: Mapping[str, Stop] = {
     "stop": Stop.END,
+    "eos": Stop.END,
+    "eos_token": Stop.END,
+    "end_turn": Stop.END,
+    "stop_sequence": Stop.END,
     "tool_calls": Stop.TOOL,
+    "tool_call": Stop.TOOL,
+    "tool_use": Stop.TOOL,
     "function_call": Stop.TOOL,
     "length": Stop.LENGTH,
+    "max_tokens": Stop.LENGTH,
+    "max_length": Stop.LENGTH,
+    "model_length": Stop.LENGTH,
     "content_filter": Stop.REFUSAL,
+    "refusal": Stop.REFUSAL,
+    "safety": Stop.REFUSAL,
+    "recitation": Stop.REFUSAL,
+    "blocklist": Stop.REFUSAL,
+    "prohibited_content": Stop.REFUSAL,
+    "spii": Stop.REFUSAL,
 }
 
 
@@ -49,73 +67,112 @@ def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
     asked for: the caller evaluates that.
 
     Raises:
-        ModelUnavailableError: it is no whole answer.
+        ModelUnavailableError: it is no whole answer; it has the usage of what came.
     """
+    used = usage_of(answer)
     match answer:
-        case {"choices": [{"message": {**given}, "finish_reason": str(reason)}, *_]}:
-            message = as_object(given)
+        case {"choices": [{"message": {**given}, **choice}, *_]}:
+            message, reason = as_object(given), choice.get("finish_reason")
         case _:
-            raise no_answer(spec, "it names no reason for its end")
-    if reason not in STOPS:
-        raise no_answer(spec, f"it stopped for an unknown reason, {clean(reason, 40)}")
+            raise no_answer(spec, "it has no message, or does not say that it is whole", used)
+    if reason is not None and not isinstance(reason, str):
+        raise no_answer(spec, "its reason for its end is not a text", used)
     parts = tuple(_parts(message, request))
+    if reason and reason.lower() not in STOPS:
+        raise no_answer(spec, f"it stopped for an unknown reason, {clean(reason, 40)}", used)
+    if not reason and not any(isinstance(part, Text | ToolCall) for part in parts):
+        raise no_answer(spec, "it names no reason for its end and has no content", used)
     return Reply(
         parts=parts,
-        stop=_stop(reason, message, parts),
-        usage=_usage(answer.get("usage")),
+        stop=_stop((reason or "stop").lower(), message, parts),
+        usage=used,
         model=clean(str(answer.get("model", "")), NAME_LIMIT),
+        why=_why(reason, message),
     )
 
 
-def error_body(answer: Json) -> tuple[int | None, str, str] | None:
-    """Find an error in an answer that came with status 200: status, code and words.
+def error_body(answer: Json) -> Failure | None:
+    """Find an error in an answer that came with status 200.
 
-    Gateways answer so when the provider behind them failed.
+    Gateways answer so when the provider behind them failed, also in the middle of a stream.
     """
     match answer:
-        case {"choices": [_, *_]}:
+        case [{"error": _}, *_]:
+            return Failure.of(None, answer)
+        case {"choices": [{"error": error, **choice}, *_]} if error:
+            return None if _is_whole(choice) else Failure.of(None, {"error": error})
+        case {"choices": [choice, *_], "error": error} if error:
+            return None if _is_whole(as_object(choice)) else Failure.of(None, {"error": error})
+        case {"error": error, **rest} if error and not rest.get("choices"):
+            return Failure.of(None, {**rest, "error": error})
+        case {"choices": _} | {"output": _}:
             return None
-        case {"error": {"code": int(status), "message": str(words)}}:
-            return status, "", words
-        case {"error": {"message": str(words)} as error}:
-            return None, clean(str(error.get("code") or "error"), NAME_LIMIT), words
+        case {"object": "error"} | {"detail": _} | {"message": _}:
+            return Failure.of(None, answer)
         case _:
             return None
+
+
+def _is_whole(choice: Mapping[str, Json]) -> bool:
+    return str(choice.get("finish_reason")).lower() in STOPS
+
+
+def words_of(content: Json) -> str:
+    """Return the text of a content, which some servers write in pieces."""
+    match content:
+        case str(text):
+            return text
+        case [*pieces]:
+            return "".join(words_of(piece) for piece in as_array(pieces))
+        case {"type": "thinking" | "reasoning"}:
+            return ""
+        case {"text": str(text)} | {"refusal": str(text)}:
+            return text
+        case _:
+            return ""
+
+
+def thoughts_of(content: Json) -> str:
+    """Return the reasoning that stands among the pieces of a content."""
+    found: list[str] = []
+    for piece in as_array(content):
+        match piece:
+            case {"type": "thinking", "thinking": inner} | {"type": "reasoning", "text": inner}:
+                found.append(words_of(inner))
+            case _:
+                pass
+    return "".join(found)
 
 
 def _parts(message: Mapping[str, Json], request: Request) -> Iterator[Text | Thinking | ToolCall]:
     thoughts = {name: message[name] for name in REASONING if message.get(name)}
+    content = message.get("content") or message.get("refusal")
+    if inner := thoughts_of(content):
+        thoughts.setdefault(REASONING[0], inner)
+    written, text = thoughts_and_text(words_of(content))
+    if written:
+        thoughts["text"] = clean(written)  # it came in the text, and is not sent back
     if thoughts and storable(thoughts):
         yield Thinking(NAME, thoughts)
-    match message.get("content") or message.get("refusal"):
-        case str(text):
-            yield Text(clean(text))
-        case [*_] as pieces:  # some servers answer in pieces, as a request may be written
-            yield Text(clean("".join(_piece(piece) for piece in as_array(pieces))))
-        case _:
-            pass
+    if text:
+        yield Text(clean(text))
     calls = as_array(message.get("tool_calls"))
+    if not calls and isinstance(message.get("function_call"), dict):
+        calls = [{"function": message["function_call"]}]
     ids = prompt.call_ids([_id(call) for call in calls], request)
     for call_id, call in zip(ids, calls, strict=True):
         yield from _read_call(call_id, call)
 
 
 def _id(call: Json) -> Json:
-    return as_object(call).get("id")
-
-
-def _piece(piece: Json) -> str:
-    match piece:
-        case {"text": str(text)}:
-            return text
-        case _:
-            return ""
+    given = as_object(call).get("id")
+    return str(given) if isinstance(given, int) else given
 
 
 def _read_call(call_id: str, call: Json) -> Iterator[ToolCall | Thinking]:
     match call:
         case {"function": {"name": str(name), **function}}:
-            arguments: Json = function.get("arguments") or ""
+            arguments: Json = function.get("arguments", function.get("parameters")) or ""
             read = read_call if isinstance(arguments, str) else read_call_value
             yield read(call_id, name, arguments)
         case _:
@@ -137,12 +194,44 @@ def _stop(
     return stop
 
 
-def _usage(usage: Json) -> Usage:
-    given = as_object(usage)
-    details = as_object(given.get("prompt_tokens_details"))
-    prompted = count(given.get("prompt_tokens"))
-    cached = min(prompted, count(details.get("cached_tokens")))
-    written = min(prompted - cached, count(details.get("cache_write_tokens")))
-    # Gemini counts its thinking in the total only.
-    output = max(count(given.get("completion_tokens")), count(given.get("total_tokens")) - prompted)
+def _why(reason: str | None, message: Mapping[str, Json]) -> str:
+    """Name what stopped an answer, where it is no ordinary end: a filter of the provider."""
+    found = (reason or "").lower()
+    if STOPS.get(found) is not Stop.REFUSAL or (found == "refusal" and message.get("refusal")):
+        return ""
+    return clean(found, NAME_LIMIT)
+
+
+def usage_of(answer: Json) -> Usage:
+    """Read what an answer cost, usable or not; servers have several names for the same count."""
+    top = as_object(answer)
+    given = as_object(top.get("usage")) or as_object(as_object(top.get("x_groq")).get("usage"))
+    return _usage(given) if given else Usage()
+
+
+def _usage(given: Mapping[str, Json]) -> Usage:
+    details = as_object(given.get("prompt_tokens_details") or given.get("input_tokens_details"))
+    thought = as_object(
+        given.get("completion_tokens_details") or given.get("output_tokens_details")
+    )
+    hit = first(given, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
+    cached = first(details, "cached_tokens", "cache_read_tokens") or hit
+    written = first(details, "cache_write_tokens", "cache_creation_tokens") or first(
+        given, "cache_write_tokens", "cache_creation_input_tokens"
+    )
+    prompted = first(given, "prompt_tokens", "prompt_token_count", "promptTokenCount")
+    if not prompted:
+        prompted = first(given, "prompt_cache_hit_tokens") + first(
+            given, "prompt_cache_miss_tokens"
+        )
+    if not prompted:
+        prompted = first(given, "input_tokens")
+        if "cache_read_input_tokens" in given or "cache_creation_input_tokens" in given:
+            prompted += cached + written  # Anthropic's count leaves them out
+    cached = min(prompted, cached)
+    written = min(prompted - cached, written)
+    output = first(given, "completion_tokens", "output_tokens", "completionTokens")
+    # Gemini counts its thinking in the total only, and so does xAI.
+    total = first(given, "total_tokens", "totalTokenCount")
+    output = max(output, total - prompted, count(thought.get("reasoning_tokens")))
     return Usage(prompted - cached - written, cached, written, output)

@@ -304,6 +304,19 @@ CALL = {"id": "c", "function": {"name": "find", "arguments": "{}"}}
         ({"content": ""}, "length", Stop.LENGTH),
         ({"content": None, "refusal": "no"}, "stop", Stop.REFUSAL),
         ({"content": None}, "content_filter", Stop.REFUSAL),
+        ({"content": "x"}, None, Stop.END),
+        ({"content": "x"}, "", Stop.END),
+        ({"tool_calls": [CALL]}, None, Stop.TOOL),
+        ({"tool_calls": [CALL]}, "", Stop.TOOL),
+        ({"tool_calls": [CALL]}, "eos", Stop.TOOL),
+        ({"content": "x"}, "eos", Stop.END),
+        ({"content": "x"}, "end_turn", Stop.END),
+        ({"tool_calls": [CALL]}, "tool_use", Stop.TOOL),
+        ({"content": "x"}, "STOP", Stop.END),
+        ({"content": "x"}, "MAX_TOKENS", Stop.LENGTH),
+        ({"content": "x"}, "model_length", Stop.LENGTH),
+        ({"content": "x"}, "SAFETY", Stop.REFUSAL),
+        ({"function_call": CALL["function"]}, "function_call", Stop.TOOL),
     ],
     ids=str,
 )
@@ -315,7 +328,10 @@ def test_every_reason_to_stop_has_a_meaning(message: Json, reason: str, stop: St
 @pytest.mark.parametrize(
     "given",
     [
-        answer({"content": "x"}, None),
+        answer({"content": ""}, None),
+        answer({"content": None, "tool_calls": []}, ""),
+        answer({"content": "x"}, 7),
+        answer({"content": "x"}, "error"),
         answer({"content": "x"}, "insufficient_system_resource"),
         answer("x"),
         {"choices": []},
@@ -368,9 +384,18 @@ def test_text_in_pieces_is_joined() -> None:
     ("given", "expected"),
     [
         ({"error": {"code": 429, "message": "slow"}}, (429, "", "slow")),
+        ({"error": {"code": "429", "message": "slow"}}, (429, "", "slow")),
         ({"error": {"code": "busy", "message": "slow"}}, (None, "busy", "slow")),
-        ({"error": {"message": "slow"}}, (None, "error", "slow")),
-        ({"choices": [{}], "error": {"message": "x"}}, None),
+        ({"error": {"message": "slow"}}, (None, "", "slow")),
+        ({"error": "slow"}, (None, "", "slow")),
+        ([{"error": {"code": 400, "status": "X", "message": "no"}}], (400, "X", "no")),
+        ({"choices": [{}], "error": {"message": "x"}}, (None, "", "x")),
+        (
+            {"choices": [{"finish_reason": "error", "error": {"code": 502, "message": "x"}}]},
+            (502, "", "x"),
+        ),
+        ({"choices": None, "error": {"message": "x"}}, (None, "", "x")),
+        (answer({"content": "x"}, error={"message": "x"}), None),
         ({"error": None}, None),
         (None, None),
     ],
@@ -378,4 +403,56 @@ def test_text_in_pieces_is_joined() -> None:
 )
 def test_an_error_in_a_successful_answer_is_found(given: Json, expected: Json) -> None:
     """Gateways answer 200 when the provider behind them failed."""
-    assert error_body(given) == expected
+    found = error_body(given)
+    assert (found and (found.status, found.code, found.message)) == expected
+
+
+USAGES: list[tuple[dict[str, Json], Usage]] = [
+    ({"prompt_tokens": 5.0, "completion_tokens": 3.0}, Usage(5, 0, 0, 3)),
+    ({"input_tokens": 5, "output_tokens": 3}, Usage(5, 0, 0, 3)),
+    (
+        {"input_tokens": 5, "output_tokens": 3, "cache_read_input_tokens": 7},
+        Usage(5, 7, 0, 3),
+    ),
+    (
+        {
+            "prompt_tokens": 50,
+            "completion_tokens": 30,
+            "total_tokens": 80,
+            "prompt_cache_hit_tokens": 40,
+            "prompt_cache_miss_tokens": 10,
+        },
+        Usage(10, 40, 0, 30),
+    ),
+    ({"prompt_cache_hit_tokens": 40, "prompt_cache_miss_tokens": 10}, Usage(10, 40)),
+    ({"prompt_tokens": 50, "cached_tokens": 20}, Usage(30, 20)),
+    ({"input_tokens": 50, "input_tokens_details": {"cached_tokens": 20}}, Usage(30, 20)),
+]
+
+
+@pytest.mark.parametrize(("usage", "expected"), USAGES, ids=str)
+def test_counts_have_several_names(usage: Json, expected: Usage) -> None:
+    """A count that is not found is charged at the full price, or not at all."""
+    assert read(answer({"content": "x"}, usage=usage)).usage == expected
+
+
+def test_an_answer_that_cannot_be_used_has_its_usage() -> None:
+    """The provider charges for it, so budgets count it."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 20}
+    for given in (answer({"content": "x"}, "abort", usage=usage), {"usage": usage}):
+        with pytest.raises(ModelUnavailableError) as caught:
+            read(given)
+        assert caught.value.usage == Usage(100, 0, 0, 20)
+
+
+def test_usage_of_groqs_last_chunk_counts() -> None:
+    """It stands beside the choices, under a name of its own."""
+    given = answer({"content": "x"}, x_groq={"usage": {"prompt_tokens": 1, "completion_tokens": 2}})
+    assert read(given).usage == Usage(1, 0, 0, 2)
+
+
+def test_a_filter_that_stopped_an_answer_is_named() -> None:
+    """Half a text does not say that it is one."""
+    assert read(answer({"content": "half"}, "content_filter")).why == "content_filter"
+    assert read(answer({"content": "half"}, "SAFETY")).why == "safety"
+    assert not read(answer({"content": "whole"})).why
