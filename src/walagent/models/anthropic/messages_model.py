@@ -10,13 +10,14 @@ from anthropic import DefaultAsyncHttpxClient as HttpClient
 from walagent.errors import ConfigError, WalagentError
 from walagent.message import Json, ModelSpec, Reply, Request
 from walagent.models.anthropic import API, streamed_body
-from walagent.models.anthropic.request_body import body_of
+from walagent.models.anthropic.request_body import TOOLS, body_of
 from walagent.models.anthropic.response_body import reply_of
 from walagent.models.clients import Shards, http_options, is_stream, timeouts
 from walagent.models.credentials import Secrets, find_endpoint
 from walagent.models.error_bodies import decoded
 from walagent.models.errors import Failure
 from walagent.models.exchange import failure_of, refused, unreadable, values
+from walagent.models.tool_schemas import presented
 
 _PATH = "/v1/messages"
 # What the type of an error means, whose answer began with status 200.
@@ -63,6 +64,8 @@ class AnthropicModel:
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; see `Model`."""
+        asked = presented(request, TOOLS)
+        request = asked.request
         body = body_of(request, self._spec)
         try:
             async with asyncio.timeout(request.timeout):
@@ -76,7 +79,7 @@ class AnthropicModel:
             failure = Failure.of(None, answer)
             failure = replace(failure, status=failure.status or _STATUS.get(failure.code))
             raise self._refused(failure, request)
-        return reply_of(answer, self._spec, request)
+        return asked.read(reply_of(answer, self._spec, request))
 
     async def aclose(self) -> None:
         """Give connections back."""

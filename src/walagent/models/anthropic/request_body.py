@@ -23,8 +23,16 @@ from walagent.message import (
 from walagent.models import prompt
 from walagent.models.anthropic import NAME
 from walagent.models.replies import as_object
+from walagent.models.tool_schemas import ToolRules
 
 OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tool_choice", "tools"})
+
+# 64 characters of a name are what older servers take; the newest take 128.
+TOOLS = ToolRules(
+    name=re.compile(r"[A-Za-z0-9_-]{1,64}"),
+    key=re.compile(r"[A-Za-z0-9_.-]{1,64}"),
+    most_tools=None,
+)
 
 _EPHEMERAL = {"type": "ephemeral"}
 # These always think, and refuse a forced tool with 400.

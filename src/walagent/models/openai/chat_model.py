@@ -15,6 +15,8 @@ from walagent.models.error_bodies import decoded
 from walagent.models.errors import Failure
 from walagent.models.exchange import failure_of, refused, unreadable, values
 from walagent.models.openai import API, calls_by_schema, request_body, response_body, streamed_body
+from walagent.models.openai.tool_rules import is_mistral, rules_of
+from walagent.models.tool_schemas import presented
 
 _PATH = "/chat/completions"
 _FAILURES = (OpenAIError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
@@ -41,6 +43,7 @@ class OpenAIModel:
         self._body_of = calls_by_schema.body_of if by_schema else request_body.body_of
         self._reply_of = calls_by_schema.reply_of if by_schema else response_body.reply_of
         self._endpoint = find_endpoint(spec, API, secrets)
+        self._rules = rules_of(spec, self._endpoint)
         self._clients = Shards(self._open_client)
 
     @property
@@ -50,6 +53,8 @@ class OpenAIModel:
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; see `Model`."""
+        asked = presented(request, self._rules)
+        request = asked.request
         body = self._body_of(request, self._spec, official=self._endpoint.official)
         try:
             async with asyncio.timeout(request.timeout):
@@ -61,7 +66,7 @@ class OpenAIModel:
             raise self._refused(failure, request)
         if not isinstance(answer, dict):
             raise unreadable(answer, self._spec, self._endpoint)
-        return self._reply_of(answer, self._spec, request)
+        return asked.read(self._reply_of(answer, self._spec, request))
 
     async def aclose(self) -> None:
         """Give connections back."""
@@ -70,9 +75,9 @@ class OpenAIModel:
     async def _post(self, body: dict[str, Json], request: Request) -> Json:
         options: RequestOptions = {"timeout": timeouts(request.timeout)}
         with self._clients.lend() as client:
-            if request.on_text is None or not self._streams:
+            asked = self._asked(body, request)
+            if request.on_text is None or "stream" not in asked:
                 return await client.post(_PATH, body=body, cast_to=object, options=options)
-            asked = prompt.assembled({**body, **streamed_body.ASKED}, self._removed(request))
             async with await client.post(
                 _PATH,
                 body=asked,
@@ -85,10 +90,15 @@ class OpenAIModel:
                     return await streamed_body.gather(values(chunks.response), request.on_text)
                 return decoded((await chunks.response.aread()).decode(errors="replace"))
 
-    def _removed(self, request: Request) -> dict[str, Json]:
-        """Give the fields of a stream that parameters say something else about."""
+    def _asked(self, body: dict[str, Json], request: Request) -> dict[str, Json]:
+        """Write a body that asks for a stream, without the fields that parameters take out."""
+        if not self._streams:
+            return body
         given = {**self._spec.parameters, **request.parameters}
-        return {name: given[name] for name in streamed_body.CHANGEABLE & given.keys()}
+        gone = {name: None for name in streamed_body.ASKED if given.get(name, name) is None}
+        if is_mistral(self._endpoint):
+            gone["stream_options"] = None  # refused as unknown
+        return prompt.assembled({**body, **streamed_body.ASKED}, gone)
 
     def _open_client(self) -> AsyncOpenAI:
         client = AsyncOpenAI(

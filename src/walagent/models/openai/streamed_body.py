@@ -13,7 +13,6 @@ from walagent.models.replies import as_array, as_object
 from walagent.models.written_thoughts import TextFilter
 
 ASKED: dict[str, Json] = {"stream": True, "stream_options": {"include_usage": True}}
-CHANGEABLE = frozenset({"stream_options"})
 
 _TEXTS = frozenset({"content", "refusal", *REASONING})
 

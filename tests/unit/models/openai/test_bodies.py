@@ -32,7 +32,7 @@ SPEC = ModelSpec("m", "openai", "gpt-x", max_output_tokens=1_000)
 LOCAL = ModelSpec("m", "openai", "llama3.3:70b")
 TOOLS = (
     ToolSpec("find", "Find it.", {"type": "object", "properties": {"q": {"type": "string"}}}),
-    ToolSpec("stop", "Stop.", {"type": "object"}),
+    ToolSpec("stop", "Stop.", {"type": "object", "properties": {}}),
 )
 MESSAGES = (
     Message("user", (Text("where?"),)),
@@ -99,6 +99,9 @@ def test_results_stand_directly_after_their_call_and_words_after_them() -> None:
         ("gpt-4o", True, "max_completion_tokens"),
         ("anything", True, "max_completion_tokens"),
         ("openai/gpt-5", False, "max_completion_tokens"),
+        ("azure/gpt-5-mini", False, "max_completion_tokens"),
+        ("openrouter/openai/gpt-5", False, "max_completion_tokens"),
+        ("groq/openai/gpt-oss-20b", False, "max_tokens"),
         ("o3-mini", False, "max_completion_tokens"),
         ("gpt-oss:20b", False, "max_tokens"),
         ("llama3.3:70b", False, "max_tokens"),
@@ -204,6 +207,71 @@ def test_parameters_are_laid_over_the_body() -> None:
     assert body["temperature"] == 0
     with pytest.raises(ModelRejectedError, match="parameter n "):
         body_of(request(parameters={"n": 5}), SPEC, official=True)
+
+
+@pytest.mark.parametrize("name", ["tool_choice", "tools", "parallel_tool_calls", "max_tokens"])
+def test_null_takes_out_a_field_that_is_ours(name: str) -> None:
+    """Gateways refuse fields that others need."""
+    given = request(parallel_calls=False)
+    assert name in body_of(given, LOCAL, official=False)
+    given = request(parallel_calls=False, parameters={name: None})
+    assert name not in body_of(given, LOCAL, official=False)
+    for needed in ("messages", "model"):
+        with pytest.raises(ModelRejectedError, match=f"{needed} cannot be removed"):
+            body_of(request(parameters={needed: None}), LOCAL, official=False)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({}, {"max_tokens": 4096}),
+        ({"max_completion_tokens": True}, {"max_completion_tokens": 4096}),
+        ({"max_completion_tokens": 500}, {"max_completion_tokens": 500}),
+        ({"max_completion_tokens": 9_000}, {"max_completion_tokens": 4096}),
+        ({"max_tokens": None, "max_completion_tokens": 500}, {"max_completion_tokens": 500}),
+        ({"max_output_tokens": True}, {"max_output_tokens": 4096}),
+        ({"max_tokens": None}, {}),
+    ],
+    ids=str,
+)
+def test_a_parameter_chooses_the_name_of_the_output_limit(
+    parameters: dict[str, Json], expected: dict[str, Json]
+) -> None:
+    """A gateway hides a model that knows only one of them."""
+    spec = ModelSpec("m", "openai", "prod-chat", parameters=parameters)
+    for write in (body_of, calls_by_schema.body_of):
+        body = write(request(), spec, official=False)
+        assert {key: value for key, value in body.items() if key.startswith("max")} == expected
+    with pytest.raises(ModelRejectedError, match="number of tokens, true or null"):
+        body_of(request(parameters={"max_tokens": "many"}), LOCAL, official=False)
+
+
+def test_deepseek_and_gemini_get_back_what_they_insist_on() -> None:
+    """Also for a call that another model made, or whose reasoning was not kept."""
+    deepseek = ModelSpec("m", "openai", "deepseek-chat")
+    gemini = ModelSpec("m", "openai", "google/gemini-3-pro")
+    sent = body_of(request(), deepseek, official=False)["messages"]
+    assert [message.get("reasoning_content") for message in sent if "tool_calls" in message] == [""]
+    sent = body_of(request(), gemini, official=False)["messages"]
+    (calls,) = [message["tool_calls"] for message in sent if "tool_calls" in message]
+    signature = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+    assert [call.get("extra_content") for call in calls] == [signature, None]
+
+
+def test_deepseek_is_not_forced_while_it_thinks() -> None:
+    """It refuses; that it called is checked."""
+    forced = request(choice=ToolChoice("named", "find"))
+    for model_id, thinking, expected in (
+        ("deepseek-reasoner", None, "auto"),
+        ("deepseek-v4", {"type": "enabled"}, "auto"),
+        (
+            "deepseek-reasoner",
+            {"type": "disabled"},
+            body_of(forced, LOCAL, official=False)["tool_choice"],
+        ),
+    ):
+        spec = ModelSpec("m", "openai", model_id, parameters={"thinking": thinking})
+        assert body_of(forced, spec, official=False)["tool_choice"] == expected
 
 
 def test_a_transcript_keeps_its_prefix_byte_for_byte() -> None:
