@@ -83,6 +83,15 @@ class Usage:
     cache_write_tokens: int = 0
     output_tokens: int = 0
 
+    def __add__(self, other: "Usage") -> "Usage":
+        """Return the sum of two calls."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.output_tokens + other.output_tokens,
+        )
+
     @property
     def total(self) -> int:
         """Return all tokens, as limits count them."""
