@@ -261,12 +261,16 @@ def _safe(message: str, request: Request, key: str) -> str:
             return "its words repeat a part of the key and are left out"
     said = " ".join(" ".join(_words(request)).split())
     message = " ".join(message[: 4 * MESSAGE_LIMIT].split())
-    message = _TELLING.sub(
-        lambda found: "[…]" if found[found.lastindex or 0] in said else found[0], message
-    )
+    message = _TELLING.sub(lambda found: "[…]" if _tells(found, said) else found[0], message)
     if _repeats(message, said, _ECHO):
         return "its words repeat the request and are left out"
     return message
+
+
+def _tells(found: re.Match[str], said: str) -> bool:
+    """Return whether a piece repeats the request; a single digit is in every request."""
+    piece = found[found.lastindex or 0]
+    return piece in said and not (len(piece) == 1 and piece == found[0])
 
 
 def _safe_code(code: str, request: Request, key: str) -> str:
