@@ -1,7 +1,7 @@
 """A call that a model wrote into its text, because its server does not parse calls.  Pure.
 
-Such a call is never carried out: a text may quote a row.  The model is told, and at last the run
-fails with the reason.
+Such a call is never carried out: a text may quote a row.  The model receives an error, and at
+last the run fails with the reason.
 """
 
 import re

@@ -7,7 +7,8 @@ from typing import Final
 import orjson
 
 from walagent.message import Json, ModelSpec, PriceBand, Request, Usage
-from walagent.models.tool_schemas import ToolRules, presented
+from walagent.models.schema_writer import ToolRules
+from walagent.models.tool_schemas import presented
 
 _MILLION = Decimal(1_000_000)
 

@@ -24,7 +24,8 @@ from walagent.message import (
 from walagent.models.anthropic.request_body import TOOLS as ANTHROPIC
 from walagent.models.credentials import Endpoint
 from walagent.models.openai.tool_rules import COMMON, GEMINI, MISTRAL, OPENAI, rules_of
-from walagent.models.tool_schemas import ToolRules, presented
+from walagent.models.schema_writer import ToolRules
+from walagent.models.tool_schemas import presented
 from walagent.models.wire_format import need_schema
 
 RULES = {
@@ -225,7 +226,7 @@ def test_more_tools_than_the_provider_takes_are_refused_before_a_call() -> None:
         ("qwen3", "http://localhost:11434/v1", False, COMMON),
     ],
 )
-def test_who_answers_is_told_by_host_and_model(
+def test_host_and_model_say_who_answers(
     model_id: str, base_url: str, *, official: bool, expected: ToolRules
 ) -> None:
     """A gateway that hides it gets what all of them take."""

@@ -23,7 +23,7 @@ from walagent.message import (
 from walagent.models import prompt
 from walagent.models.anthropic import NAME
 from walagent.models.replies import as_object
-from walagent.models.tool_schemas import ToolRules
+from walagent.models.schema_writer import ToolRules
 
 OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tool_choice", "tools"})
 

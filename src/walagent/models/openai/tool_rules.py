@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from walagent.message import ModelSpec
 from walagent.models.credentials import Endpoint
-from walagent.models.tool_schemas import ToolRules
+from walagent.models.schema_writer import ToolRules
 
 COMMON: Final = ToolRules()
 OPENAI: Final = ToolRules(name=re.compile(r"[A-Za-z0-9_-]{1,64}"), key=re.compile(r".+", re.DOTALL))
