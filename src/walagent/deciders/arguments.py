@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from jsonschema import Draft202012Validator
 
+from walagent.domain.fitted_arguments import fitted
 from walagent.domain.tool_spec import Tool
 from walagent.message import Json
 
@@ -15,8 +16,8 @@ _LONGEST = 200  # characters of one
 
 
 def what_is_wrong(tool: Tool, arguments: Mapping[str, Json]) -> str | None:
-    """Name what the schema refuses, or return None."""
-    problem = misfit_of(tool.input_schema, dict(arguments), "arguments")
+    """Name what the schema refuses in arguments as they are meant, or return None."""
+    problem = misfit_of(tool.input_schema, fitted(tool, arguments), "arguments")
     return f"{tool.name} refuses these arguments: {problem}" if problem else None
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import orjson
 
-from walagent.deciders.fitted_arguments import fitted
 from walagent.deciders.written_calls import written_call
 from walagent.domain.agent_spec import AgentSpec, Finish
 from walagent.domain.run import Step, StepKind
@@ -162,8 +161,6 @@ def _next_call(
     for call in reply.calls:
         if call.id in answered:
             continue
-        if (known := agent.tool(call.name)) is not None:
-            call = fitted(known, call)  # noqa: PLW2901 - what is checked is what is called
         if reason := _what_is_wrong(call, agent, check):
             if corrections(recent) >= agent.limits.max_corrections:
                 return fail(f"the model did not correct itself: {reason}")
@@ -191,7 +188,7 @@ def start_call(call: ToolCall, tool: Tool, after: Sequence[Step], check: Check) 
     if decision is not None:  # also one that a policy required
         if decision.content["decision"] != "approved":
             return refuse(call, _refusal(decision.content), correction=False)
-        call = fitted(tool, as_decided(call, decision.content))
+        call = as_decided(call, decision.content)
         if reason := check(tool, call.arguments or {}):
             return refuse(
                 call, f"not carried out as a person edited it: {reason}", correction=False

@@ -12,7 +12,6 @@ import orjson
 
 from walagent.deciders.agent_prompt import tool_choice
 from walagent.deciders.arguments import what_is_wrong
-from walagent.deciders.fitted_arguments import fitted
 from walagent.deciders.loop import (
     as_decided,
     correct,
@@ -229,10 +228,9 @@ class _Visit:
             return fail(f"node {name} failed: {recent[-1].content['content']}")
         tool = self._defined_tool(node)
         call = ToolCall(f"{prefix}{failed}", tool.name, self._arguments(node, tool))
-        call = fitted(tool, call)
         after = [step for step in self._at.steps if step.content.get("call_id") == call.id]
         decided = next((step for step in after if step.kind is StepKind.DECISION), None)
-        checked = fitted(tool, as_decided(call, decided.content)) if decided else call
+        checked = as_decided(call, decided.content) if decided else call
         if reason := what_is_wrong(tool, checked.arguments or {}):
             return fail(f"node {name} failed: {reason}")
         if decided is not None and decided.content["decision"] != "approved":

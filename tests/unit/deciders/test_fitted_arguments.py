@@ -6,8 +6,8 @@ import pytest
 
 from tests.helpers.build import tool
 from walagent.deciders.arguments import what_is_wrong
-from walagent.deciders.fitted_arguments import fitted
-from walagent.message import Json, ToolCall
+from walagent.domain.fitted_arguments import fitted
+from walagent.message import Json
 
 INTEGER = {"type": "integer"}
 SCHEMA: dict[str, Any] = {
@@ -52,33 +52,28 @@ SCHEMA: dict[str, Any] = {
 )
 def test_whole_numbers_are_integers(given: dict[str, Json], expected: dict[str, Json]) -> None:
     """At every depth, where the schema says so, and nowhere else."""
-    found = fitted(tool(input_schema=SCHEMA), ToolCall("1", "t", given)).arguments
+    found = fitted(tool(input_schema=SCHEMA), given)
     assert repr(found) == repr(expected)
 
 
 def test_a_schema_that_points_at_itself_ends() -> None:
     """A reference can be a circle."""
     circle = {"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}}
-    assert fitted(tool(input_schema=circle), ToolCall("1", "t", {"a": 1.0})).arguments == {"a": 1.0}
+    assert fitted(tool(input_schema=circle), {"a": 1.0}) == {"a": 1.0}
 
 
 @pytest.mark.parametrize("kind", ["sql", "http", "mcp", "python"])
 def test_null_for_an_argument_with_a_default_is_the_default(kind: str) -> None:
     """Models write null for what they leave out."""
     made = tool(kind=kind, input_schema={**SCHEMA, "required": ["n"]})
-    call = fitted(made, ToolCall("1", "t", {"n": None, "text": None}))
-    assert call.arguments == {"n": None}
-    assert "n: null is not of type integer" in str(what_is_wrong(made, call.arguments or {}))
+    given = {"n": None, "text": None}
+    assert fitted(made, given) == {"n": None}
+    assert "n: null is not of type integer" in str(what_is_wrong(made, given))
 
 
 def test_null_is_a_value_of_a_column() -> None:
     """To leave it out would set nothing, and say that it did."""
     made = tool(kind="builtin", target="update_row", input_schema=SCHEMA)
-    call = ToolCall("1", "t", {"maybe": None, "text": None})
-    assert fitted(made, call) == call
-
-
-def test_what_is_no_object_stays() -> None:
-    """It is refused with its own reason."""
-    call = ToolCall("1", "t", None, "{")
-    assert fitted(tool(), call) is call
+    given = {"maybe": None, "text": None}
+    assert fitted(made, given) == given
+    assert "text: null is not of type string" in str(what_is_wrong(made, given))

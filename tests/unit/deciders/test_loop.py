@@ -111,15 +111,6 @@ def test_a_call_that_is_written_as_text_is_no_success() -> None:
     assert "tool_mode" in failure(steps)
 
 
-def test_whole_numbers_are_integers_where_the_schema_says_so() -> None:
-    """JSON Schema takes 7.0 for one, and PostgreSQL does not."""
-    whole = tool(input_schema={"type": "object", "properties": {"n": {"type": "integer"}}})
-    found = move(Steps().reply(wants(n=7.0)), attachment(whole))
-    assert isinstance(found, Act)
-    (made,) = found.calls
-    assert repr(made.call.arguments) == "{'n': 7}"
-
-
 def test_a_filter_of_the_provider_is_named() -> None:
     """Half a text does not say why it ends."""
     said = Reply((Text("half"),), Stop.REFUSAL, why="content_filter")

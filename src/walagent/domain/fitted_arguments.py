@@ -5,33 +5,30 @@ allows and the other refuses is written so that both read the same; nothing else
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import cast
 
 from walagent.domain.tool_spec import Tool
-from walagent.message import Json, ToolCall
-from walagent.models.replies import as_array, as_object
+from walagent.message import Json
 
 _LARGEST = 2**63  # a larger integer is refused by what reads it
 _DEPTH = 32  # of a schema
 
 
-def fitted(tool: Tool, call: ToolCall) -> ToolCall:
-    """Return a call whose whole numbers are integers, without nulls for what has a default."""
-    if call.arguments is None:
-        return call
+def fitted(tool: Tool, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    """Return arguments with integers for whole numbers, and no nulls for what has a default."""
     schema = dict(tool.input_schema)
     given = {
         name: value
-        for name, value in call.arguments.items()
+        for name, value in arguments.items()
         if value is not None or not _has_default(tool, name)
     }
-    return replace(call, arguments=_whole_numbers(schema, given, schema, _DEPTH))
+    return _object(_whole_numbers(schema, given, schema, _DEPTH))
 
 
 def _has_default(tool: Tool, name: str) -> bool:
     """Whether an argument may be left out, and null is no value of its own that it can have."""
     schema = tool.input_schema
-    known: Json = schema.get("properties") or {}
+    known = _object(schema.get("properties"))
     if name not in known or name in (schema.get("required") or ()):
         return False
     return tool.kind == "sql" or (tool.target != "update_row" and not _allows_null(known[name]))
@@ -54,18 +51,18 @@ def _allows_null(schema: Json) -> bool:
 
 
 def _whole_numbers(given: Json, value: Json, root: Json, depth: int) -> Json:
-    schema = as_object(given)
+    schema = _object(given)
     if not schema or not depth:
         return value
     if isinstance(ref := schema.get("$ref"), str):
         return _whole_numbers(_pointed(ref, root), value, root, depth - 1)
-    for option in as_array(schema.get("anyOf") or schema.get("oneOf")):
+    for option in _array(schema.get("anyOf") or schema.get("oneOf")):
         value = _whole_numbers(option, value, root, depth - 1)
     match value:
         case float() if _wants_integer(schema) and value.is_integer() and abs(value) < _LARGEST:
             return int(value)
         case {**fields}:
-            known = as_object(schema.get("properties"))
+            known = _object(schema.get("properties"))
             other = schema.get("additionalProperties")
             return {
                 name: _whole_numbers(known.get(name, other), one, root, depth - 1)
@@ -89,5 +86,13 @@ def _pointed(ref: str, root: Json) -> Json:
     found: Json = root
     for name in ref.removeprefix("#").split("/")[1:]:
         key = name.replace("~1", "/").replace("~0", "~")
-        found = as_object(found).get(key)
+        found = _object(found).get(key)
     return found if ref.startswith("#") else None
+
+
+def _object(value: Json) -> dict[str, Json]:
+    return cast("dict[str, Json]", value) if isinstance(value, dict) else {}
+
+
+def _array(value: Json) -> list[Json]:
+    return cast("list[Json]", value) if isinstance(value, list) else []
