@@ -18,8 +18,8 @@ from walagent.models.replies import NAME_LIMIT, as_array, as_object, clean
 
 # Where words are, the most telling first; an explanation can be an object with another in it.
 _WORDS: Final = (
-    "error", "message", "msg", "detail", "details", "errors", "error_description", "description",
-    "reason", "title", "body",
+    "error", "message", "msg", "error_message", "errorMessage", "detail", "details", "errors",
+    "error_description", "description", "reason", "title", "body",
 )  # fmt: skip
 _NAMES: Final = ("error_code", "code", "reason", "type", "status", "__type", "quotaId")
 # Where names are looked for: `input` and `failed_generation` repeat what a row or a model wrote.
@@ -27,6 +27,11 @@ _INNER: Final = (
     "error", "message", "detail", "details", "errors", "innererror", "metadata", "raw",
     "violations",
 )  # fmt: skip
+# What is no explanation, or repeats the request.
+_SILENT: Final = frozenset(
+    {*_NAMES, "failed_generation", "flagged_input", "input", "loc", "metadata", "object", "param"}
+    | {"request_id", "url", "domain", "@type", "retryDelay"}
+)
 FLAGGED: Final = "flagged"  # the name of what a moderation refused
 _DEPTH = 8  # of an explanation within another
 _MOST = 50  # names, and items of a list
@@ -90,8 +95,8 @@ def is_page(text: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return the words of a text on one line, without the tags of a page."""
-    if is_page(text):
+    """Return the words of a text on one line, without the tags of a page or of XML."""
+    if is_page(text) or text.lstrip().startswith("<?xml"):
         text = unescape(_TAG.sub(" ", _UNSEEN.sub(" ", text[:200_000])))
     return " ".join(text.split())
 
@@ -125,6 +130,9 @@ def _words(value: Json, depth: int) -> Iterator[str]:
                     yield from said
                     yield from _raw(fields, depth)
                     return
+            others = (one for key, one in fields.items() if key not in _SILENT)
+            for one in others:  # of a shape that nobody has seen
+                yield from _words(one, depth - 1)
         case _:
             return
 

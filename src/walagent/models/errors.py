@@ -30,6 +30,7 @@ STATUS: Mapping[int, type[WalagentError]] = {
     402: ModelUnauthorizedError,
     403: ModelUnauthorizedError,
     404: ModelUnauthorizedError,  # no such model, or none for this key: no run of it can succeed
+    407: ModelUnauthorizedError,  # of the proxy
     408: ModelUnavailableError,
     409: ModelUnavailableError,  # both SDKs count a conflict as passing
     424: ModelUnavailableError,
@@ -51,6 +52,7 @@ ACCOUNT = frozenset(
         "access_terminated",
         "accessdeniedexception",
         "account_deactivated",
+        "account_inactive",
         "account_suspended",
         "api_key_expired",
         "api_key_invalid",
@@ -67,17 +69,22 @@ ACCOUNT = frozenset(
         "contract_spend_limit_reached",
         "credit_balance_exhausted",
         "enforced_spend_limit_reached",
+        "exceeded_current_quota_error",
         "expired_api_key",
         "expiredtokenexception",
         "failed_precondition",  # Google: no free tier there, and billing is off
         "insufficient_balance",
         "insufficient_credits",
+        "insufficient_funds",
         "insufficient_quota",
+        "insufficient_user_quota",
         "invalid_api_key",
         "linked_organization_spend_limit_reached",
         _NO_MODEL,
+        "organization_restricted",
         "organization_spend_limit_exceeded",
         "organization_usage_limit_exceeded",
+        "payment_required",
         "project_spend_limit_exceeded",
         "service_disabled",
         "servicequotaexceededexception",
@@ -117,7 +124,9 @@ _HOUR = 3_600.0
 _ACCOUNT_WORDS = re.compile(
     r"your credit balance is too low|insufficient (?:balance|credits?|funds)"
     r"|(?:incorrect|invalid|expired) api[ _-]?key|api[ _-]?key (?:not valid|expired|is invalid)"
-    r"|(?:the )?api[ _-]?key you provided",
+    r"|(?:the )?api[ _-]?key you provided"
+    r"|(?:your|this) (?:account|organization|team) (?:is|has been) "
+    r"(?:suspended|deactivated|disabled|restricted|not active)",
     re.IGNORECASE,
 )
 

@@ -16,6 +16,7 @@ from walagent.models.proxies import netloc
 
 _PAGE_WORDS = 200  # characters of a page in an error
 _MISSING = 404
+_PROXY_KEY = 407  # the proxy wants a name and a password
 
 
 async def events(response: httpx2.Response) -> AsyncIterator[str]:
@@ -70,7 +71,15 @@ def failure_of(error: Exception, endpoint: Endpoint) -> Failure:
     place = netloc(endpoint.base_url)
     if (proxy := endpoint.proxy) is not None:
         place += f" through the proxy {proxy.place} of {proxy.variable}"
-    return Failure(None, name, _reason(cause), place=place)
+    words = str(cause) if isinstance(cause, httpx2.ProxyError) else _reason(cause)
+    status = _PROXY_KEY if words.startswith(str(_PROXY_KEY)) else None
+    return Failure(status, name, words, place=place, hint=_hint_of(status, endpoint))
+
+
+def _hint_of(status: int | None, endpoint: Endpoint) -> str:
+    if status != _PROXY_KEY or endpoint.proxy is None:
+        return ""
+    return f"check the name and password in {endpoint.proxy.variable}"
 
 
 def _reason(error: BaseException) -> str:
@@ -94,6 +103,8 @@ def refused(
     """Name the error; a path that is not there is explained by where the base URL comes from."""
     if failure.status == _MISSING:
         failure = replace(failure, hint=_where(spec, endpoint))
+    if failure.status == _PROXY_KEY:
+        failure = replace(failure, hint=_hint_of(failure.status, endpoint))
     return error_for(failure, spec, request, endpoint.key)
 
 

@@ -86,11 +86,6 @@ def count(value: Json) -> int:
     return int(min(value, COUNT_LIMIT))
 
 
-def first(given: Mapping[str, Json], *names: str) -> int:
-    """Read the first count that is not nothing under one of several names."""
-    return next((found for name in names if (found := count(given.get(name)))), 0)
-
-
 class _UnusableError(Exception):
     """Arguments that cannot be used, and why."""
 

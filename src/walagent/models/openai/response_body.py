@@ -18,6 +18,7 @@ from walagent.message import (
     Usage,
 )
 from walagent.models import prompt
+from walagent.models.ends import STOPS, end_of
 from walagent.models.errors import Failure, no_answer
 from walagent.models.openai import NAME
 from walagent.models.openai.request_body import REASONING
@@ -26,38 +27,12 @@ from walagent.models.replies import (
     as_array,
     as_object,
     clean,
-    count,
-    first,
     read_call,
     read_call_value,
     storable,
 )
+from walagent.models.usage import read_usage
 from walagent.models.written_thoughts import thoughts_and_text
-
-# What servers call the end of an answer, in lower case.  `insufficient_system_resource`, `error`
-# and the like are no end at all.
-STOPS: Mapping[str, Stop] = {
-    "stop": Stop.END,
-    "eos": Stop.END,
-    "eos_token": Stop.END,
-    "end_turn": Stop.END,
-    "stop_sequence": Stop.END,
-    "tool_calls": Stop.TOOL,
-    "tool_call": Stop.TOOL,
-    "tool_use": Stop.TOOL,
-    "function_call": Stop.TOOL,
-    "length": Stop.LENGTH,
-    "max_tokens": Stop.LENGTH,
-    "max_length": Stop.LENGTH,
-    "model_length": Stop.LENGTH,
-    "content_filter": Stop.REFUSAL,
-    "refusal": Stop.REFUSAL,
-    "safety": Stop.REFUSAL,
-    "recitation": Stop.REFUSAL,
-    "blocklist": Stop.REFUSAL,
-    "prohibited_content": Stop.REFUSAL,
-    "spii": Stop.REFUSAL,
-}
 
 
 def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
@@ -78,13 +53,13 @@ def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
     if reason is not None and not isinstance(reason, str):
         raise no_answer(spec, "its reason for its end is not a text", used)
     parts = tuple(_parts(message, request))
-    if reason and reason.lower() not in STOPS:
-        raise no_answer(spec, f"it stopped for an unknown reason, {clean(reason, 40)}", used)
+    if (stop := _stop(reason, message, parts)) is None:
+        raise no_answer(spec, f"it stopped for an unknown reason, {clean(str(reason), 40)}", used)
     if not reason and not any(isinstance(part, Text | ToolCall) for part in parts):
         raise no_answer(spec, "it names no reason for its end and has no content", used)
     return Reply(
         parts=parts,
-        stop=_stop((reason or "stop").lower(), message, parts),
+        stop=stop,
         usage=used,
         model=clean(str(answer.get("model", "")), NAME_LIMIT),
         why=_why(reason, message),
@@ -183,15 +158,11 @@ def _read_call(call_id: str, call: Json) -> Iterator[ToolCall | Thinking]:
 
 
 def _stop(
-    reason: str, message: Mapping[str, Json], parts: tuple[Text | Thinking | ToolCall, ...]
-) -> Stop:
-    """Say why it stopped; servers that say `stop` beside tool calls, or the reverse, are many."""
-    stop = STOPS[reason]
-    if message.get("refusal") and not message.get("content"):
-        return Stop.REFUSAL
-    if stop in {Stop.END, Stop.TOOL}:
-        return Stop.TOOL if any(isinstance(part, ToolCall) for part in parts) else Stop.END
-    return stop
+    reason: str | None, message: Mapping[str, Json], parts: tuple[Text | Thinking | ToolCall, ...]
+) -> Stop | None:
+    stop = end_of(reason, calls=any(isinstance(part, ToolCall) for part in parts))
+    refused = message.get("refusal") and not message.get("content")
+    return Stop.REFUSAL if refused and stop is not None else stop
 
 
 def _why(reason: str | None, message: Mapping[str, Json]) -> str:
@@ -203,35 +174,11 @@ def _why(reason: str | None, message: Mapping[str, Json]) -> str:
 
 
 def usage_of(answer: Json) -> Usage:
-    """Read what an answer cost, usable or not; servers have several names for the same count."""
+    """Read what an answer cost, usable or not; it stands in several places."""
     top = as_object(answer)
-    given = as_object(top.get("usage")) or as_object(as_object(top.get("x_groq")).get("usage"))
-    return _usage(given) if given else Usage()
-
-
-def _usage(given: Mapping[str, Json]) -> Usage:
-    details = as_object(given.get("prompt_tokens_details") or given.get("input_tokens_details"))
-    thought = as_object(
-        given.get("completion_tokens_details") or given.get("output_tokens_details")
-    )
-    hit = first(given, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
-    cached = first(details, "cached_tokens", "cache_read_tokens") or hit
-    written = first(details, "cache_write_tokens", "cache_creation_tokens") or first(
-        given, "cache_write_tokens", "cache_creation_input_tokens"
-    )
-    prompted = first(given, "prompt_tokens", "prompt_token_count", "promptTokenCount")
-    if not prompted:
-        prompted = first(given, "prompt_cache_hit_tokens") + first(
-            given, "prompt_cache_miss_tokens"
-        )
-    if not prompted:
-        prompted = first(given, "input_tokens")
-        if "cache_read_input_tokens" in given or "cache_creation_input_tokens" in given:
-            prompted += cached + written  # Anthropic's count leaves them out
-    cached = min(prompted, cached)
-    written = min(prompted - cached, written)
-    output = first(given, "completion_tokens", "output_tokens", "completionTokens")
-    # Gemini counts its thinking in the total only, and so does xAI.
-    total = first(given, "total_tokens", "totalTokenCount")
-    output = max(output, total - prompted, count(thought.get("reasoning_tokens")))
-    return Usage(prompted - cached - written, cached, written, output)
+    choice = as_object(next(iter(as_array(top.get("choices"))), None))
+    places = (top.get("usage"), top.get("x_groq"), choice.get("usage"), top.get("usageMetadata"))
+    for given in map(as_object, places):
+        if given:
+            return read_usage(as_object(given.get("usage")) or given)
+    return Usage()

@@ -14,6 +14,7 @@ from walagent.models.written_thoughts import TextFilter
 
 ASKED: dict[str, Json] = {"stream": True, "stream_options": {"include_usage": True}}
 
+_OF_A_PART = frozenset({"error", "model", "usage", "x_groq"})  # of a stream that was cut
 _TEXTS = frozenset({"content", "refusal", *REASONING})
 
 
@@ -38,8 +39,7 @@ async def gather(chunks: AsyncIterable[Json], on_text: Callable[[str], None]) ->
         given = as_object(chunk)
         answer |= {key: value for key, value in given.items() if value and key != "choices"}
         for choice in map(as_object, as_array(given.get("choices"))[:1]):
-            if choice.get("error"):
-                answer["error"] = choice["error"]
+            answer |= {key: choice[key] for key in ("error", "usage") if choice.get(key)}
             delta = as_object(choice.get("delta") or choice.get("message"))
             reason = choice.get("finish_reason") or reason
             _add_texts(message, delta, shown)
@@ -51,7 +51,7 @@ async def gather(chunks: AsyncIterable[Json], on_text: Callable[[str], None]) ->
     if calls:
         message["tool_calls"] = [call.whole for call in calls]
     if reason is None and not done:
-        return {key: value for key, value in answer.items() if key in {"error", "usage", "model"}}
+        return {key: value for key, value in answer.items() if key in _OF_A_PART}
     return {**answer, "choices": [{"index": 0, "message": message, "finish_reason": reason}]}
 
 

@@ -495,6 +495,17 @@ USAGES: list[tuple[dict[str, Json], Usage]] = [
     ({"prompt_cache_hit_tokens": 40, "prompt_cache_miss_tokens": 10}, Usage(10, 40)),
     ({"prompt_tokens": 50, "cached_tokens": 20}, Usage(30, 20)),
     ({"input_tokens": 50, "input_tokens_details": {"cached_tokens": 20}}, Usage(30, 20)),
+    ({"prompt_tokens": 50, "prompt_tokens_details": {"cache_read_tokens": 20}}, Usage(30, 20)),
+    (
+        {
+            "promptTokenCount": 50,
+            "candidatesTokenCount": 5,
+            "thoughtsTokenCount": 7,
+            "totalTokenCount": 62,
+        },
+        Usage(50, 0, 0, 12),
+    ),
+    ({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 30}, Usage(5, 0, 0, 25)),
 ]
 
 
@@ -513,9 +524,13 @@ def test_an_answer_that_cannot_be_used_has_its_usage() -> None:
         assert caught.value.usage == Usage(100, 0, 0, 20)
 
 
-def test_usage_of_groqs_last_chunk_counts() -> None:
-    """It stands beside the choices, under a name of its own."""
-    given = answer({"content": "x"}, x_groq={"usage": {"prompt_tokens": 1, "completion_tokens": 2}})
+def test_usage_stands_in_several_places() -> None:
+    """Groq has it under a name of its own, Moonshot in the choice."""
+    counts = {"prompt_tokens": 1, "completion_tokens": 2}
+    given = answer({"content": "x"}, x_groq={"usage": counts})
+    assert read(given).usage == Usage(1, 0, 0, 2)
+    given = answer({"content": "x"})
+    given["choices"][0]["usage"] = counts
     assert read(given).usage == Usage(1, 0, 0, 2)
 
 
