@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import httpx2
 
@@ -37,6 +38,19 @@ Client = TypeVar("Client", bound=Closable)
 def is_stream(response: httpx2.Response) -> bool:
     """Whether a server streams, as it was asked to; not all do, and an error may be a page."""
     return "event-stream" in response.headers.get("content-type", "event-stream")
+
+
+def address(base_url: str, *paths: str) -> tuple[str, dict[str, str]]:
+    """Split a base URL into what paths are appended to, and the query of each request.
+
+    Args:
+        paths: of requests; people copy a URL with the path that a page shows.
+    """
+    parts = urlsplit(base_url)
+    root = parts.path.rstrip("/")
+    for path in paths:
+        root = root.removesuffix(path)
+    return urlunsplit((parts.scheme, parts.netloc, root, "", "")), dict(parse_qsl(parts.query))
 
 
 def http_options(endpoint: Endpoint) -> dict[str, Any]:

@@ -107,3 +107,33 @@ def test_a_provider_that_is_reached_as_another_is_explained(name: str) -> None:
     with pytest.raises(ConfigError, match="speaks the protocol of openai") as caught:
         find_provider(name)
     assert "base_url http" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("provider", "path", "expected"),
+    [
+        ("openai", "/v1", "/v1/chat/completions"),
+        ("openai", "/v1/", "/v1/chat/completions"),
+        ("openai", "/v1/chat/completions", "/v1/chat/completions"),
+        ("openai", "/a/d?api-version=2026-01-01", "/a/d/chat/completions?api-version=2026-01-01"),
+        ("anthropic", "", "/v1/messages"),
+        ("anthropic", "/v1", "/v1/messages"),
+        ("anthropic", "/v1/messages", "/v1/messages"),
+        ("anthropic", "/team/v1?k=v", "/team/v1/messages?k=v"),
+    ],
+)
+async def test_a_base_url_need_not_be_a_plain_prefix(
+    provider: str, path: str, expected: str
+) -> None:
+    """People copy it with a query or the path of the requests."""
+    seen: list[str] = []
+
+    async def answer(incoming: Incoming) -> Outgoing:
+        seen.append(incoming.path)
+        return Outgoing(500, b"{}")
+
+    server = HttpServer(answer)
+    url = f"http://127.0.0.1:{await server.start()}{path}"
+    await failure(ModelSpec("m", provider, "x", url))
+    await server.stop()
+    assert seen == [expected]

@@ -12,7 +12,7 @@ from walagent.message import Json, ModelSpec, Reply, Request
 from walagent.models.anthropic import API, streamed_body
 from walagent.models.anthropic.request_body import TOOLS, body_of
 from walagent.models.anthropic.response_body import reply_of
-from walagent.models.clients import Shards, http_options, is_stream, timeouts
+from walagent.models.clients import Shards, address, http_options, is_stream, timeouts
 from walagent.models.credentials import Secrets, find_endpoint
 from walagent.models.error_bodies import decoded
 from walagent.models.errors import Failure
@@ -103,9 +103,11 @@ class AnthropicModel:
                 return decoded((await events.response.aread()).decode(errors="replace"))
 
     def _open_client(self) -> AsyncAnthropic:
+        root, query = address(self._endpoint.base_url, "/messages", "/v1")
         return AsyncAnthropic(
             api_key=self._endpoint.key,  # explicit, so that no profile or token file is looked for
-            base_url=self._endpoint.base_url.removesuffix("/v1"),
+            base_url=root,
+            default_query=query,
             max_retries=0,  # waiting and trying again are the worker's
             open_telemetry=False,
             http_client=HttpClient(**http_options(self._endpoint)),

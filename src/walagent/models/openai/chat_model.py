@@ -9,7 +9,7 @@ from openai import DefaultAsyncHttpxClient as HttpClient
 from walagent.errors import WalagentError
 from walagent.message import Json, ModelSpec, Reply, Request
 from walagent.models import prompt
-from walagent.models.clients import Shards, http_options, is_stream, timeouts
+from walagent.models.clients import Shards, address, http_options, is_stream, timeouts
 from walagent.models.credentials import Secrets, find_endpoint
 from walagent.models.error_bodies import decoded
 from walagent.models.errors import Failure
@@ -101,9 +101,11 @@ class OpenAIModel:
         return prompt.assembled({**body, **streamed_body.ASKED}, gone)
 
     def _open_client(self) -> AsyncOpenAI:
+        root, query = address(self._endpoint.base_url, _PATH)
         client = AsyncOpenAI(
             api_key=self._endpoint.key,
-            base_url=self._endpoint.base_url,
+            base_url=root,
+            default_query=query,
             max_retries=0,  # waiting and trying again are the worker's
             http_client=HttpClient(**http_options(self._endpoint)),
         )
