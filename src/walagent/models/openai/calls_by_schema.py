@@ -118,7 +118,7 @@ def _branch(tool: ToolSpec) -> dict[str, Json]:
     arguments = {"$ref": f"#/$defs/{tool.name}"} if _refs(tool) else dict(tool.input_schema)
     return {
         "type": "object",
-        "properties": {"name": {"const": tool.name}, "arguments": arguments},
+        "properties": {"name": {"type": "string", "enum": [tool.name]}, "arguments": arguments},
         "required": ["name", "arguments"],
         "additionalProperties": False,
     }
