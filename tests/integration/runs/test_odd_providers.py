@@ -219,3 +219,38 @@ async def test_a_call_that_is_written_as_text_is_no_success(
     assert state == "failed"
     assert 'its call of "refund_user" as text' in reason
     assert await value(conn, "select count(*) from refund") == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "proxy", "words"),
+    [
+        ({}, "socks5://127.0.0.1:9", "ALL_PROXY names a SOCKS proxy"),
+        ({"OPENAI_API_KEY": "sk-schlüssel"}, "", "a letter that is not ASCII"),
+        ({"OPENAI_API_KEY": "sk-a\nsk-b"}, "", "a space or line break"),
+        ({"OPENAI_BASE_URL": "127.0.0.1:8000/v1"}, "", "OPENAI_BASE_URL is not a base URL"),
+    ],
+    ids=["socks", "not ascii", "two lines", "no scheme"],
+)
+async def test_what_is_configured_wrongly_pauses(
+    conn: AsyncConnection,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    environ: dict[str, str],
+    proxy: str,
+    words: str,
+) -> None:
+    """As a key that is missing does: no run is lost, and no attempt is used."""
+    if proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy)
+    given = {"OPENAI_API_KEY": "sk-a", **environ}
+    spec = ModelSpec("fake", "openai", "gpt-x")
+    models = Models({"fake": spec}, lambda one: build_model(one, environ=given), ModelLimits())
+    await run_all(conn, DESK)
+    await attach(conn, "")
+    async with daemon(conn, dsn, models) as d:
+        await run_all(conn, "insert into support_tickets (issue) values ('one')")
+        await d.until("select paused from agent.attachment")
+    await models.aclose()
+    assert words in await value(conn, "select paused_reason from agent.attachment")
+    assert await rows(conn, "select state, attempt from agent.run") == [("pending", 0)]
