@@ -169,16 +169,23 @@ class ModelUnavailableError(WalagentError):
         retry_after: minimum seconds to wait; None if not known.
         counts: whether it counts as an attempt.  It does not if the request was not sent, or was
             the probe of an open circuit breaker.
+        usage: the `Usage` of a reply that came and cannot be used; None: none came.
     """
 
     next = Next.RETRY
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, counts: bool = True
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        counts: bool = True,
+        usage: object = None,
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.counts = counts
+        self.usage = usage
 
 
 class ModelLimitedError(WalagentError):

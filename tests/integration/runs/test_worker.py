@@ -280,7 +280,7 @@ async def test_wrong_calls_go_back_to_the_model_and_then_fail_the_run(
     assert why.startswith("the model did not correct itself: the arguments of refund_user")
     told = await column(conn, "select content ->> 'content' from agent.step where kind = 'result'")
     assert told[0].startswith('there is no tool "refnd"; the tools are: refund_user, update_row')
-    assert "amount: 'much' is not of type 'number'" in told[1]
+    assert 'amount: "much" is not of type number' in told[1]
     assert len(told) == 3
     assert await value(conn, "select count(*) from refund") == 0
 
