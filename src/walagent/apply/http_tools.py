@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 from walagent.config import Config, HttpToolEntry
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.store.tools import register_http_tool
+from walagent.store.tools import attachments_with, drop_http_tool, register_http_tool
 
 
 async def register_http_tools(conn: AsyncConnection[Any], config: Config) -> None:
@@ -22,6 +22,20 @@ async def register_http_tools(conn: AsyncConnection[Any], config: Config) -> Non
                 f'http_tools: tool "{name}" already exists and is not a tool over HTTP',
                 hint="Use another name, or delete the row of agent.tool.",
             )
+
+
+async def remove_http_tool(conn: AsyncConnection[Any], name: str) -> None:
+    """Remove a tool that a file registered.
+
+    Raises:
+        ConfigError: an attachment still has it.
+    """
+    if users := await attachments_with(conn, name):
+        raise ConfigError(
+            f'http_tools: tool "{name}" is used by attachment {", ".join(users)}',
+            hint="Detach it, or remove the tool from its agent; or keep the tool in the file.",
+        )
+    await drop_http_tool(conn, name)
 
 
 def _fields(entry: HttpToolEntry) -> dict[str, Json]:

@@ -6,16 +6,18 @@ Changes nothing; each check is a function from facts to findings.
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import starmap
 from typing import Any
 
 from psycopg import AsyncConnection, Error
 
 from walagent.config import Config
 from walagent.config.dsn import Places
+from walagent.config.environment import Environment
 from walagent.doctor.analyst import check_analyst, check_standby_of_questions
 from walagent.doctor.budgets import check_budgets
 from walagent.doctor.caching import check_caching
-from walagent.doctor.finding import Finding, Severity, of_kind, ok, problem
+from walagent.doctor.finding import Finding, Severity, of_kind, ok, problem, warning
 from walagent.doctor.models import build_models, check_models, probe_models
 from walagent.doctor.replication import (
     check_gaps,
@@ -48,6 +50,7 @@ from walagent.store.sessions.connections import connect
 from walagent.store.sessions.tool_connections import read_login
 from walagent.wal.publications import missing_publications, published_tables
 from walagent.wal.slots import SystemIdentity, identify_system, inspect_slot
+from walagent.workers.host_rules import missing_for_tools
 
 __all__ = ["Finding", "Severity", "examine"]
 
@@ -125,7 +128,10 @@ async def _examine_schema(
             *check_isolation(await server_facts.unconfined_roles(conn)),
             *check_owners(await misowned_functions(conn)),
         ],
-        "tools": await _login(conn, places),
+        "tools": [
+            *await _login(conn, places),
+            *starmap(warning, missing_for_tools(config, Environment.of_process())),
+        ],
         "attachments": check_tables(await server_facts.attached_tables(conn), facts.role),
         "publications": check_publications(missing, published, trouble),
         "gaps": check_gaps(await listings.list_gaps(conn)),
