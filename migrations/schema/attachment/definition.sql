@@ -250,7 +250,8 @@ begin
         new.attached_by := old.attached_by;
         new.attached_at := old.attached_at;
         if not agent_internal.may_change(old.attached_by) then
-            raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
+            raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by
+                using errcode = '42501', hint = format('Connect as %I, as a member of it, or as the owner of the schema.', old.attached_by);
         end if;
         -- Pausing changes neither what matches nor what a run does: no new version.  Resuming checks the attachment
         -- again: what has changed in its table is now rejected, or becomes part of the definition.

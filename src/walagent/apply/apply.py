@@ -237,4 +237,5 @@ def _naming(kind: Kind, name: str) -> Generator[None]:
         yield
     except Error as error:
         ours: WalagentError = translated(error)
-        raise type(ours)(f"{kind} {name}: {ours}", hint=ours.hint) from error
+        said = f"{kind} {name}: {ours}"
+        raise type(ours)(said, hint=ours.hint, sqlstate=ours.sqlstate) from error

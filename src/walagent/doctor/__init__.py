@@ -30,6 +30,7 @@ from walagent.doctor.roles import (
     check_isolation,
     check_login,
     check_owners,
+    check_person,
     check_privileges,
     check_tables,
 )
@@ -46,6 +47,7 @@ from walagent.store.install.migrate import plan_migration
 from walagent.store.install.owners import misowned_functions
 from walagent.store.install.pooling import check_pooling
 from walagent.store.people import listings
+from walagent.store.people.privileges import capabilities_of
 from walagent.store.sessions.connections import connect
 from walagent.store.sessions.tool_connections import read_login
 from walagent.wal.publications import missing_publications, published_tables
@@ -68,6 +70,10 @@ async def examine(
     facts = await server_facts.read_server(conn)
     lacking = await server_facts.missing_privileges(conn) if facts.migrated else []
     readable = facts.migrated and not lacking
+    if lacking and (capabilities := await capabilities_of(conn)) and "runner" not in capabilities:
+        for finding in check_person(facts, capabilities):
+            yield finding
+        return
     for finding in await _examine_server(conn, facts, places, config, readable=readable):
         yield finding
     if not readable:
@@ -78,6 +84,11 @@ async def examine(
         return
     for finding in await _examine_schema(conn, facts, places, config):
         yield finding
+    async for finding in _examine_models(conn, probe=probe):
+        yield finding
+
+
+async def _examine_models(conn: Connection, *, probe: bool) -> AsyncIterator[Finding]:
     models = await _models(conn)
     for finding in of_kind("models", check_models(models)):
         yield finding

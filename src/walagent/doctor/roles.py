@@ -1,6 +1,7 @@
 """Check the privileges of walagent's roles, and the attached tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import WalagentError
@@ -12,6 +13,15 @@ from walagent.store.install.server_facts import (
     ServerFacts,
     UnconfinedRole,
 )
+
+
+def check_person(facts: ServerFacts, capabilities: Sequence[str]) -> Iterator[Finding]:
+    """Say what a login can do that is not the daemon's: its rights cannot be checked with it."""
+    yield replace(ok(f'database "{facts.database}" has walagent'), kind="server")
+    said = ", ".join(capabilities)
+    yield replace(ok(f'role "{facts.role}" has the rights of: {said}'), kind="role")
+    rest = "what the daemon needs is checked with its own login: DATABASE_URL=… walagent doctor"
+    yield replace(ok(rest), kind="daemon")
 
 
 def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
--- The tools where `apply` registers them, in the form that it compares.
+-- The tools of the tenant after those shared by all, in the form that `apply` compares.
 select t.name,
        to_jsonb(t) - '{name,tenant,scope,version}'::text[] as fields
   from agent.tool t
- where t.scope = case when agent_internal.all_tenants() then '' else agent.current_tenant() end
+ where t.scope in ('', case when not agent_internal.all_tenants() then agent.current_tenant() end)
+ order by t.scope
