@@ -21,6 +21,7 @@ from walagent.config.environment import Environment, load_env_file
 from walagent.config.loading import load_config
 from walagent.errors import PreconditionError, WalagentError
 from walagent.postgres.quoting import quote_text
+from walagent.store.checkpoint import slot_of_database
 from walagent.store.errors import FORBIDDEN, NOT_MIGRATED, translating
 from walagent.store.people.listings import Connection
 from walagent.store.people.privileges import DeniedRight, denied_right
@@ -87,6 +88,15 @@ class CliSession:
             return self
         http = http.model_copy(update={"port": http.port + 1 + index})
         return replace(self, config=self.config.model_copy(update={"http": http}))
+
+    async def with_slot(self, conn: Connection) -> Self:
+        """Return the session with the slot that the database has, if none is named."""
+        replication = self.config.replication
+        if "slot" in replication.model_fields_set:
+            return self
+        slot = await slot_of_database(conn, replication.slot)
+        replication = replication.model_copy(update={"slot": slot})
+        return replace(self, config=self.config.model_copy(update={"replication": replication}))
 
     @asynccontextmanager
     async def places(self, *, create: bool = False) -> AsyncGenerator[Places]:
@@ -202,7 +212,7 @@ def slot_option(command: Callable[Concatenate[Where, P], T]) -> Callable[Concate
         metavar="NAME",
         envvar="WALAGENT_SLOT",
         callback=_slot_name,
-        help="Replication slot of this database.  [default: replication.slot]",
+        help="Replication slot of this database.  [default: the one that it has]",
     )
     @functools.wraps(command)
     def wrapped(where: Where, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -48,8 +48,7 @@ from walagent.store.install.owners import misowned_functions
 from walagent.store.install.pooling import check_pooling
 from walagent.store.people import listings
 from walagent.store.people.privileges import capabilities_of
-from walagent.store.sessions.connections import connect
-from walagent.store.sessions.tool_connections import read_login
+from walagent.store.sessions.tool_connections import read_login, try_login
 from walagent.wal.publications import missing_publications, published_tables
 from walagent.wal.slots import SystemIdentity, identify_system, inspect_slot
 from walagent.workers.host_rules import missing_for_tools
@@ -77,8 +76,7 @@ async def examine(
     for finding in await _examine_server(conn, facts, places, config, readable=readable):
         yield finding
     if not readable:
-        no_schema = problem('schema "agent" does not exist', "walagent init")
-        found = check_privileges(facts, lacking) if facts.migrated else (no_schema,)
+        found = check_privileges(facts, lacking) if facts.migrated else [await _migrations(conn)]
         for finding in of_kind("schema", found):
             yield finding
         return
@@ -178,6 +176,8 @@ async def _migrations(conn: Connection) -> Finding:
         return problem(str(error), error.hint)
     except Error as error:
         return problem(str(translated(error)))
+    if due.is_new:
+        return problem('schema "agent" does not exist', "walagent init")
     if due:
         return problem(due.text, MIGRATE)
     return ok("the schema is up to date")
@@ -210,7 +210,7 @@ async def _login(conn: Connection, places: Places) -> Iterator[Finding]:
     refused = None
     if facts.may_log_in:
         try:
-            await (await connect(login.dsn(places.dsn, places.tools_dsn))).close()
+            await try_login(login.dsn(places.dsn, places.tools_dsn))
         except WalagentError as error:
             refused = error
     return check_login(name, facts, refused)

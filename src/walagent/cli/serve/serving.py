@@ -40,6 +40,8 @@ async def follow(
     """
     configure_log(session.config)
     async with prepared(session) as places:
+        async with session.connect(places) as conn:
+            session = await session.with_slot(conn)
         again = _Again(where, session, places, applying=applying)
         await once_reached(again.apply)
         listening = await _console_link(session, places, link=link, page=page)
