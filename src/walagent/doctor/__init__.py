@@ -10,6 +10,7 @@ from itertools import starmap
 from typing import Any
 
 from psycopg import AsyncConnection, Error
+from psycopg.conninfo import conninfo_to_dict
 
 from walagent.config import Config
 from walagent.config.dsn import Places
@@ -20,7 +21,9 @@ from walagent.doctor.caching import check_caching
 from walagent.doctor.finding import Finding, Severity, of_kind, ok, problem, warning
 from walagent.doctor.models import build_models, check_models, probe_models
 from walagent.doctor.replication import (
+    KEEPING,
     check_gaps,
+    check_keepers,
     check_publications,
     check_reader,
     check_slot,
@@ -113,13 +116,22 @@ async def _examine_server(
     return [
         *of_kind("server", check_server(facts, config, slot, skew)),
         *of_kind("server", await _pooling(conn, places)),
-        *of_kind("reader", check_reader(await _identity(places), facts.database, checkpoint)),
+        *of_kind(
+            "reader",
+            check_reader(
+                await _identity(places),
+                facts.database,
+                checkpoint,
+                str(conninfo_to_dict(places.replication_dsn).get("user") or facts.role),
+            ),
+        ),
         *of_kind(
             "slot",
             check_standby(name, slot)
             if facts.in_recovery
             else check_slot(config, facts.database, slot, checkpoint, facts.standby_slots),
         ),
+        *of_kind("wal", check_keepers(await server_facts.wal_keepers(conn, KEEPING), slot)),
     ]
 
 
