@@ -110,6 +110,10 @@ begin
         _column := substring(sqlerrm from '"([^"]+)"');
         raise exception 'condition: column "%" is ambiguous', _column
             using errcode = '42702', hint = format('Write new.%1$I, or old.%1$I for the value before the change.', _column);
+    when syntax_error or datatype_mismatch or invalid_text_representation or undefined_function or undefined_table or undefined_object
+         or grouping_error or windowing_error or invalid_datetime_format or datetime_field_overflow or numeric_value_out_of_range then
+        raise exception 'condition "%": %', left(_condition, 200), replace(sqlerrm, 'argument of WHERE', 'it')
+            using errcode = sqlstate, hint = 'Write an expression of type boolean that reads new and old, such as new.status = ''open''.';
     when insufficient_privilege then
         raise exception 'could not check the condition: %', sqlerrm
             using errcode = 'WA012', hint = format('grant temporary on database %I to %I', current_database(), current_user);

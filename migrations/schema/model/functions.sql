@@ -116,7 +116,8 @@ begin
         raise exception 'model "%" does not exist or is not enabled', _name
             using errcode = 'WA014',
                   hint = agent_internal.suggest(_name, (select array_agg(distinct name) from agent.model
-                                                         where enabled and scope in ('', _tenant)));
+                                                         where enabled and scope in ('', _tenant)))
+                         || ' walagent agents models lists them.';
     end if;
 end;
 $$;

@@ -58,6 +58,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.repair_hints(bigint[])', 'execute', '{runner}'),
     ('function', 'agent_internal.return_slots(bigint[], integer[])', 'execute', '{runner}'),
     ('function', 'agent_internal.runs_in_circles()', 'execute', '{runner,viewer}'),
+    ('function', 'agent_internal.unfinished_runs()', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.waiting_runs(text, text)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.sees_runs()', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.shown(jsonb, bigint, jsonb)', 'execute', '{runner,viewer,asker,member}'),
     ('function', 'agent_internal.tenants_in_turn(bigint, text, integer)', 'execute', '{runner}'),

@@ -213,6 +213,9 @@ begin
             using errcode = 'WA011',
                   hint = format('Write a function of your own, or as the owner: insert into agent.tool (name, kind, target) values (%L, ''sql'', %L)',
                                 _name, _function);
+    elsif (select p.prorettype in ('trigger'::regtype, 'event_trigger'::regtype) from pg_catalog.pg_proc p where p.oid = _function) then
+        raise exception 'tool "%": function % is a trigger function', _name, _function
+            using errcode = 'WA011', hint = 'Only a trigger can call it. Write a function that returns another type.';
     elsif '' = any (agent_internal.argument_names(_function)) then
         raise exception 'tool "%": function % has an unnamed argument', _name, _function
             using errcode = 'WA011';
@@ -336,10 +339,17 @@ begin
         elsif _function is null then
             raise exception 'tool "%" does not exist', _name
                 using errcode = 'WA011',
-                      hint = 'A tool is a row of agent.tool or a function in the search_path. '
+                      hint = coalesce((select case p.prokind when 'p' then 'It is a procedure: a tool is a function. '
+                                                             else 'It is an aggregate or window function, which cannot be a tool. ' end
+                                         from pg_catalog.pg_proc p
+                                        where p.proname = _name and p.prokind <> 'f'
+                                          and p.pronamespace = any (array(select to_regnamespace(quote_ident(n))::oid
+                                                                            from unnest(agent_internal.schemas_of(_attachment.search_path)) n)) limit 1), '')
+                             || 'A tool is a row of agent.tool or a function in the search_path. '
                              || coalesce(substring(agent_internal.suggest(_name, array(
                                     select proname::text from pg_catalog.pg_proc
-                                     where pronamespace = any (array(select to_regnamespace(quote_ident(n))::oid
+                                     where prokind = 'f' and prorettype not in ('trigger'::regtype, 'event_trigger'::regtype)
+                                       and pronamespace = any (array(select to_regnamespace(quote_ident(n))::oid
                                                                        from unnest(agent_internal.schemas_of(_attachment.search_path)) n))))
                                     from '^Did you mean "[^"]*"[?] '), '')
                              || agent_internal.suggest(_name, (select array_agg(distinct name) from agent.tool where enabled and (tenant is null or tenant = _attachment.tenant)));

@@ -125,6 +125,28 @@ async def read_tools_login(conn: Connection, name: str) -> LoginFacts:
     return facts
 
 
+@dataclass(frozen=True, slots=True)
+class WalKeeper:
+    """A transaction that is open: no slot advances past its start.
+
+    Args:
+        prepared: its name, if it was prepared.
+    """
+
+    pid: int | None
+    prepared: str | None
+    database: str
+    application: str
+    age: float  # seconds
+
+
+async def wal_keepers(conn: Connection, seconds: float) -> list[WalKeeper]:
+    """Return transactions that have written and are open for longer than *seconds*."""
+    cursor = conn.cursor(row_factory=class_row(WalKeeper))
+    await cursor.execute(query("wal_keepers"), {"seconds": seconds})
+    return await cursor.fetchall()
+
+
 async def models_in_use(conn: Connection) -> list[str]:
     """Return the models that agents use."""
     cursor = await conn.execute(query("models_in_use"))

@@ -268,9 +268,27 @@ async def open_tool_connections(
         yield ToolConnections(pool, tools, login)
 
 
+async def try_login(dsn: str) -> None:
+    """Log in, and see that a pooler does not log in as another role.
+
+    Raises:
+        PreconditionError: the server rejects the login, or a pooler replaces it.
+    """
+    async with await connect(dsn, application="walagent tools") as conn:
+        cursor = await conn.execute("select session_user::text")
+        (found,) = await cursor.fetchone() or ("",)
+        if found != conn.info.user:
+            raise PreconditionError(
+                f'the connection of login "{conn.info.user}" is one of role "{found}":'
+                " a pooler replaces the user",
+                hint="Remove user= from the pooler's entry for this database, or set"
+                " DATABASE_TOOLS_URL to reach PostgreSQL without it.",
+            )
+
+
 async def _check_login(pool: Pool, login: ToolsLogin, dsn: Callable[[], str]) -> None:
     try:
-        await (await connect(dsn(), application="walagent tools")).close()
+        await try_login(dsn())
     except LoginRefusedError as error:
         async with pool.connection() as conn:
             await log_in(conn, login, dsn, error)
@@ -289,7 +307,7 @@ async def log_in(
     if missing:
         raise _refused(login, error, missing) from error
     try:
-        await (await connect(dsn(), application="walagent tools")).close()
+        await try_login(dsn())
     except LoginRefusedError as again:
         raise _refused(login, again, "") from again
 
