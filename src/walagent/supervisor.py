@@ -225,7 +225,7 @@ class Supervisor:
             try:
                 outcome = await client.ask(question, session=session_id, parallel=parallel)
             except (ModelLimitedError, ModelUnavailableError) as error:
-                if not _is_breaker(error):
+                if not error.breaker:
                     raise
                 raise CircuitBreakerOpenError(str(error), hint=error.hint) from error
             turns = await client.turns(session_id)
@@ -268,11 +268,6 @@ class Supervisor:
             api_key=self._api_key,
             health=self._health,
         )
-
-
-def _is_breaker(error: ModelLimitedError | ModelUnavailableError) -> bool:
-    """Whether the call was not sent, or only to find out whether the model answers again."""
-    return not (error.sent if isinstance(error, ModelLimitedError) else error.counts)
 
 
 def _messages(number: int, turn: AnsweredQuestion) -> Sequence[AgentMessage]:

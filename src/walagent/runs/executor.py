@@ -227,7 +227,8 @@ class Executor:
                     reply = await model.complete(request)
             except (ModelLimitedError, ModelUnavailableError) as error:
                 wait = getattr(error, "retry_after", None) or seconds(DATABASE, attempt)
-                if attempt >= _TRIES or time.monotonic() + wait > deadline:
+                # Nobody waits for a provider that does not answer: the breaker says so at once.
+                if attempt >= _TRIES or error.breaker or time.monotonic() + wait > deadline:
                     raise
                 if live is not None:
                     live.begin_again()
