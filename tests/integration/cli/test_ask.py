@@ -176,6 +176,21 @@ async def test_an_analysis_of_truncated_rows_fails(
         assert "let its SQL compute the totals" in str(on.provider.received[2].body)
 
 
+async def test_models_of_the_file_are_applied_before_a_question(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """The file sends requests to a gateway; the row does not, and nothing is sent."""
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
+        settings = f"ask: {{role: {on.role}, connections: 1}}\n"
+        base_url = on.provider.spec("openai").base_url
+        on.user.writes(settings + f"models: {{m: {{base_url: '{base_url}/gateway'}}}}\n")
+        ended = await on.types("ask", QUESTION)
+        assert (ended.code, on.provider.received) == (3, [])
+        assert "walagent apply" in ended.err
+        on.user.writes(settings + f"models: {{m: {{base_url: '{base_url}'}}}}\n")
+        (await on.types("ask", QUESTION)).worked()
+
+
 WRONG = {"id": "a", "type": "SQL", "description": "count", "tool_input": {"query": "select no"}}
 RIGHT = {"id": "b", "type": "SQL", "description": "count", "tool_input": {"query": COUNT}}
 WITH_FALLBACK = call(
