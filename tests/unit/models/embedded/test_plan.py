@@ -111,7 +111,9 @@ def test_the_threshold_and_the_fallback_are_settings() -> None:
     """An agent may be bolder, or fall back on another tool."""
     choices = chose("refund", 0.4)
     assert calls(asking(*TOOLS), choices, settings=PlanSettings(0.3, 0.4)) == [("refund", {})]
-    assert calls(asking(*TOOLS), choices, settings=PlanSettings(fallback="close")) == [("close", {})]
+    assert calls(asking(*TOOLS), choices, settings=PlanSettings(fallback="close")) == [
+        ("close", {})
+    ]
 
 
 def test_without_a_fallback_nothing_is_called() -> None:
