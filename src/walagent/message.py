@@ -136,6 +136,7 @@ class ToolSpec:
     name: str
     description: str
     input_schema: Mapping[str, Json]  # JSON Schema of an object
+    reads: bool = False  # whether it changes nothing; not sent
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,9 @@ class Executor:
             except (ModelLimitedError, ModelUnavailableError) as error:
                 lost += usage_of(error)
                 wait = getattr(error, "retry_after", None) or seconds(DATABASE, attempt)
-                if attempt >= _TRIES or time.monotonic() + wait > deadline:
+                # Nobody waits for a provider that does not answer: the breaker says so at once.
+                breaker = isinstance(error, ModelUnavailableError) and error.breaker
+                if attempt >= _TRIES or breaker or time.monotonic() + wait > deadline:
                     if lost.total:
                         cost = cost_of(lost, model.spec)
                         count_usage(self._agent, model.spec.name, lost, cost)
