@@ -122,7 +122,7 @@ class Trial:
                 await trials.renew_session(self.conn, ())
                 shown = await listings.show_run(self.conn, claim.run_id)
                 changes = await changed_rows(self.conn, self.outside)
-        left_out = calls_not_made(attempt.steps, spec.agent, claim.change)
+        left_out = calls_not_made(attempt.steps, spec.agent, claim.last)
         return TriedRow(row.key, shown, changes, list(left_out))
 
     async def _run_of(self, row: PresentRow) -> Mapping[str, Json] | None:

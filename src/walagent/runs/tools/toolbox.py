@@ -286,7 +286,7 @@ class Toolbox:
 
     async def _sql_call(self, work: Work) -> NewStep:
         target, authority, tool = work.run.table, work.run.authority, work.tool
-        text, parameter = statement_of(tool, target, work.arguments, work.run.claim.change)
+        text, parameter = statement_of(tool, target, work.arguments, work.run.claim.last)
         builtin = tool.kind == "builtin"
         statement = tool_calls.ToolStatement(
             text,
@@ -335,7 +335,7 @@ class Toolbox:
     ) -> dict[str, Json]:
         """Call a function in the step's transaction, within a savepoint."""
         claim, call = work.run.claim, work.call
-        context = ToolContext(session, key, claim.run_id, claim.change)
+        context = ToolContext(session, key, claim.run_id, claim.last)
         try:
             async with session.transaction():
                 text = text_of(await function.call(context, work.arguments))
