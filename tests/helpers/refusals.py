@@ -647,7 +647,7 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         "a captive portal: a page in place of an answer", "openai", "some-model", always, 200,
         "<!DOCTYPE html><html><body><h1>Sign in to the network</h1></body></html>",
-        "pauses", "web page, not JSON: Sign in to the network",
+        "waits", 'web page, not JSON: "Sign in to the network"; check model_id of m',
     ),
     Refusal(
         "fastapi: a list of details", "openai", "some-model", always, 422,
