@@ -311,7 +311,8 @@ REFUSALS: tuple[Refusal, ...] = (
     ),
     Refusal(
         "anthropic: a strict schema that points at itself", "anthropic", "claude-sonnet-5",
-        lambda body: "$ref" in json.dumps(schemas(body)), 400,
+        lambda body: any(tool.get("strict") and "$ref" in json.dumps(tool) for tool in tools(body)),
+        400,
         anthropic("tools.0: Schema is too complex"), "fails", "too complex", avoided=True,
     ),
     Refusal(
@@ -474,6 +475,12 @@ REFUSALS: tuple[Refusal, ...] = (
         "deepseek: no money", "openai", "deepseek-chat", always, 402,
         openai("Insufficient Balance", "invalid_request_error", "unknown_error"),
         "pauses", "Insufficient Balance",
+    ),
+    Refusal(
+        "xai on azure: a reference", "openai", "grok-4",
+        lambda body: "$ref" in json.dumps(schemas(body)), 400,
+        openai("Invalid schema: $ref is not supported"),
+        "fails", "$ref is not supported", avoided=True,
     ),
     Refusal(
         "xai: stop", "openai", "grok-4", lambda body: "stop" in body, 400,
@@ -640,7 +647,7 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         "a captive portal: a page in place of an answer", "openai", "some-model", always, 200,
         "<!DOCTYPE html><html><body><h1>Sign in to the network</h1></body></html>",
-        "pauses", "web page, not JSON: Sign in to the network",
+        "waits", 'web page, not JSON: "Sign in to the network"; check model_id of m',
     ),
     Refusal(
         "fastapi: a list of details", "openai", "some-model", always, 422,

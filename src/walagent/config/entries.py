@@ -17,6 +17,7 @@ from walagent.config.base import (
     to_list,
 )
 from walagent.errors import ConfigError
+from walagent.models.credentials import is_base_url
 from walagent.models.registry import find_provider
 
 Op = Literal["insert", "update", "delete", "truncate"]
@@ -33,6 +34,7 @@ def _is_installed(name: str) -> str:
     return name
 
 
+_BY_HTTP = frozenset({"anthropic", "openai"})
 ProviderName = Annotated[Name, AfterValidator(_is_installed)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[int, Field(gt=0)]
@@ -106,6 +108,14 @@ class ModelEntry(Part):
         return self.model_dump(
             include={"provider", "model_id", "base_url", "credential"}, exclude_none=True
         )
+
+    @model_validator(mode="after")
+    def _has_a_base_url(self) -> "ModelEntry":
+        # Of other providers it can be something else: the path of a script.
+        url = self.base_url
+        if self.provider in _BY_HTTP and url is not None and not is_base_url(url):
+            raise ValueError("base_url must begin with http:// or https:// and a host")
+        return self
 
 
 class ExampleEntry(Part):

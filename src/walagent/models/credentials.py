@@ -180,16 +180,20 @@ def _kept_back(spec: ModelSpec, name: str) -> ModelUnauthorizedError:
     )
 
 
-def _host(base_url: str, spec: ModelSpec, source: str) -> str:
+def is_base_url(text: str) -> bool:
+    """Return whether requests can be sent to a URL."""
     try:
-        parts = urlsplit(base_url)
-        host = parts.hostname
+        parts = urlsplit(text)
     except ValueError:
-        parts = host = None
-    if parts is None or parts.scheme not in {"http", "https"} or not host:
-        raise ConfigError(  # it may hold a password: do not show it
-            f"model {spec.name}: {source or 'its base_url'} is not a base URL: it must begin with"
-            " http:// or https:// and a host",
-            hint=f"Write http://HOST:PORT/v1 or https://HOST/v1 in {source or 'base_url'}.",
-        )
-    return host
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+
+
+def _host(base_url: str, spec: ModelSpec, source: str) -> str:
+    if is_base_url(base_url):
+        return urlsplit(base_url).hostname or ""
+    raise ConfigError(  # it may hold a password: do not show it
+        f"model {spec.name}: {source or 'its base_url'} is not a base URL: it must begin with"
+        " http:// or https:// and a host",
+        hint=f"Write http://HOST:PORT/v1 or https://HOST/v1 in {source or 'base_url'}.",
+    )

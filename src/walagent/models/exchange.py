@@ -7,7 +7,7 @@ from itertools import chain
 import httpx2
 import orjson
 
-from walagent.errors import ModelUnauthorizedError, WalagentError
+from walagent.errors import ModelUnavailableError, WalagentError
 from walagent.message import Json, ModelSpec, Request
 from walagent.models.credentials import Endpoint
 from walagent.models.error_bodies import is_page, plain
@@ -111,11 +111,12 @@ def refused(
 def unreadable(answer: Json, spec: ModelSpec, endpoint: Endpoint) -> WalagentError:
     """Name what came with status 200 in place of an answer."""
     match answer:
-        case str(text) if is_page(text):
-            return ModelUnauthorizedError(
-                f"{spec.provider} {spec.model_id} answered with a web page, not JSON:"
-                f" {plain(text)[:_PAGE_WORDS]}",
-                hint=_where(spec, endpoint),
+        case str(text) if is_page(text):  # of a proxy, or of another server: no run is the reason
+            words = f'"{page}"; ' if (page := plain(text)[:_PAGE_WORDS]) else ""
+            return ModelUnavailableError(
+                f"{spec.provider} {spec.model_id} answered with a web page, not JSON: {words}"
+                f"{_where(spec, endpoint)}",
+                counts=False,
             )
         case str():
             return no_answer(spec, "it answered with a text, not JSON")

@@ -20,6 +20,8 @@ _PARTS: Final = ("anyOf", "oneOf", "allOf")
 _NODES = 5_000  # of all schemas of a tool: references can be written out without end
 _DEPTH = 24
 _DIGEST = 8
+_SHARED: Final = ("$defs", "definitions")
+_TIMES = 2  # a schema within itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class ToolRules:
         call_id: of a call; the same.
         most_tools: of one request; None: no limit is known.
         keywords: of a schema; what is not here is left out.  None: all of JSON Schema.
+        references: whether it takes those of a schema into itself.
     """
 
     name: re.Pattern[str] = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -39,6 +42,7 @@ class ToolRules:
     call_id: re.Pattern[str] | None = None
     most_tools: int | None = 128
     keywords: frozenset[str] | None = None
+    references: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +148,43 @@ class SchemaWriter:
         self._root = dict(schema)
         self._rules = rules
         self._left = _NODES
+        self._keeps = rules.references
+        self._path: list[str] = []  # references that are being written out
 
     def root(self) -> Written:
         """Write the schema of all arguments."""
-        schema = {
-            key: value for key, value in self._root.items() if key not in {"$defs", "definitions"}
-        }
-        return self._object({**self._resolved(schema, _DEPTH), "type": "object"}, _DEPTH)
+        shared = {key: as_object(self._root.get(key)) for key in _SHARED if key in self._root}
+        if self._keeps and shared:
+            written = {
+                key: {name: self._write(one, _DEPTH) for name, one in parts.items()}
+                for key, parts in shared.items()
+            }
+            if not any(how for parts in written.values() for _, how in parts.values()):
+                schema, how = self._arguments()
+                kept = {k: {n: one for n, (one, _) in v.items()} for k, v in written.items()}
+                return {**schema, **kept}, how
+        self._keeps = False
+        return self._arguments()
+
+    def _arguments(self) -> Written:
+        given = {key: value for key, value in self._root.items() if key not in _SHARED}
+        return self._object({**self._resolved(given)[0], "type": "object"}, _DEPTH)
 
     def _write(self, given: Json, depth: int) -> Written:
         self._left -= 1
-        schema = self._resolved(as_object(given), depth)
+        schema = as_object(given)
+        if self._keeps and "$ref" in schema:
+            return schema, None
+        schema, refs = self._resolved(schema)
         if not depth or self._left <= 0:
             schema = {}
+        self._path += refs
+        try:
+            return self._write_out(schema, depth)
+        finally:
+            del self._path[len(self._path) - len(refs) :]
+
+    def _write_out(self, schema: dict[str, Json], depth: int) -> Written:
         if self._is_subset and "const" in schema:
             schema = {**schema, "enum": [schema["const"]]}
         if any(key in schema for key in _PARTS) and "type" not in schema:
@@ -206,12 +234,18 @@ class SchemaWriter:
         found: list[Rewriting] = []
         for key in _PARTS:
             if key in schema:
-                options = [self._write(one, depth - 1) for one in as_array(schema[key])]
+                given = as_array(schema[key])
+                if (
+                    self._is_subset
+                    and (kept := [one for one in given if not _is_null(one)]) != given
+                ):
+                    given, written["nullable"] = kept, True
+                options = [self._write(one, depth - 1) for one in given]
                 written[key] = [option for option, _ in options]
                 found += [how for _, how in options if how is not None]
         if self._is_subset:
             options = [*as_array(written.pop("oneOf", ())), *as_array(written.pop("allOf", ()))]
-            written["anyOf"] = _without_null([*as_array(written.get("anyOf")), *options], written)
+            written["anyOf"] = [*as_array(written.get("anyOf")), *options]
         return self._kept(written), Rewriting(others=tuple(found)) if found else None
 
     def _anything(self, schema: dict[str, Json]) -> Written:
@@ -252,14 +286,19 @@ class SchemaWriter:
             )
         return {key: value for key, value in schema.items() if key in keywords}
 
-    def _resolved(self, schema: dict[str, Json], depth: int) -> dict[str, Json]:
-        """Write a reference out: several providers and models refuse it, or read it wrongly."""
-        seen = 0
-        while isinstance(ref := schema.get("$ref"), str) and seen < depth:
-            seen += 1
+    def _resolved(self, schema: dict[str, Json]) -> tuple[dict[str, Json], list[str]]:
+        """Write a reference out: several providers and models refuse it, or read it wrongly.
+
+        A schema within itself is written out once; then it is any value.
+        """
+        refs: list[str] = []
+        while isinstance(ref := schema.get("$ref"), str):
             rest = {key: value for key, value in schema.items() if key != "$ref"}
-            schema = {**self._pointed(ref), **rest}
-        return {key: value for key, value in schema.items() if key != "$ref"}
+            known = [*self._path, *refs]
+            inner = self._pointed(ref) if known.count(ref) < _TIMES and ref not in refs else {}
+            schema = {**inner, **rest}
+            refs.append(ref)
+        return schema, refs
 
     def _pointed(self, ref: str) -> dict[str, Json]:
         found: Json = self._root
@@ -312,12 +351,8 @@ def _text_enum(schema: dict[str, Json]) -> dict[str, Json]:
     return _described(rest, f"one of {listed}") if values else rest
 
 
-def _without_null(options: list[Json], schema: dict[str, Json]) -> list[Json]:
-    kept = [option for option in options if option not in ({"type": "null"}, {"nullable": True})]
-    kept = [option for option in kept if as_object(option).get("type") != "null"]
-    if len(kept) < len(options):
-        schema["nullable"] = True
-    return kept
+def _is_null(option: Json) -> bool:
+    return as_object(option).get("type") == "null"
 
 
 def _described(schema: dict[str, Json], words: str, *, first: bool = False) -> dict[str, Json]:

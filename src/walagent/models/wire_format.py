@@ -67,13 +67,17 @@ def need_results(owed: Iterable[str], given: Iterable[str], where: str) -> None:
     need(sorted(owed) == sorted(given), f"{where}: results for {owed} expected, got {given}")
 
 
-def need_schema(schema: Json, key: re.Pattern[str], where: str) -> None:
+def need_schema(
+    schema: Json, key: re.Pattern[str], where: str, *, references: bool = False
+) -> None:
     """Refuse what some provider of the format refuses in the schema of a tool.
 
     Types everywhere, objects with properties, arrays with items, keys that match, no references.
     """
     given = as_object(schema)
     parts = [one for name in ("anyOf", "oneOf", "allOf") for one in as_array(given.get(name))]
+    if references and "$ref" in given:
+        return
     need("$ref" not in given, f"{where}: references are not supported")
     need(parts or given.get("type"), f"{where}.type: must be specified")
     properties = as_object(given.get("properties"))
@@ -83,12 +87,12 @@ def need_schema(schema: Json, key: re.Pattern[str], where: str) -> None:
         need(not strays, f"{where}.required: {strays} are not defined")
     if given.get("type") == "array":
         need(given.get("items"), f"{where}: array schema missing items")
-        need_schema(given["items"], key, f"{where}.items")
+        need_schema(given["items"], key, f"{where}.items", references=references)
     for name, one in properties.items():
         need(key.fullmatch(name), f"{where}: Property keys should match pattern {key.pattern!r}")
-        need_schema(one, key, f"{where}.properties[{name}]")
+        need_schema(one, key, f"{where}.properties[{name}]", references=references)
     for at, one in enumerate(parts):
-        need_schema(one, key, f"{where}.anyOf[{at}]")
+        need_schema(one, key, f"{where}.anyOf[{at}]", references=references)
 
 
 def pieces_of(text: str) -> list[str]:

@@ -230,7 +230,7 @@ async def test_a_question_keeps_within_its_part_of_a_budget(
             assert "raise max_tokens_per_question" in ended.err
             assert on.provider.received == []
         else:
-            spent = "select sum(reserved_tokens) <= 20000 and count(*) = 2 from agent.spend"
+            spent = "select max(reserved_tokens) <= 20000 and count(*) = 2 from agent.spend"
             assert await value(conn, spent)
 
 

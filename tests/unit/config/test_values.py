@@ -326,3 +326,24 @@ def test_every_key_is_explained_or_explains_itself() -> None:
     for name in ("AgentEntry", "Attach", "ModelEntry"):
         for key, schema in definitions[name]["properties"].items():
             assert "description" in schema or key in plain, f"{name}.{key}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("{provider: openai, base_url: 'localhost:11434'}", "must begin with http"),
+        ("{provider: anthropic, base_url: 'ftp://u:secret@h'}", "must begin with http"),
+        ("{provider: ollama}", "base_url http://localhost:11434/v1"),
+        ("{provider: openai, base_url: 'http://localhost:11434/v1'}", ""),
+        ("{provider: scripted, base_url: replies.yaml}", ""),
+    ],
+)
+def test_a_base_url_is_checked_without_a_database(entry: str, words: str) -> None:
+    """Otherwise the first row finds out."""
+    text = f"models: {{m: {entry}}}"
+    if not words:
+        assert read(text).models["m"].base_url
+        return
+    said = refusal(text)
+    assert words in said
+    assert "secret" not in said

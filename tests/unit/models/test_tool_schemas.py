@@ -1,11 +1,13 @@
 """Tools as providers take them, and calls as they come back."""
 
+import json
 import re
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from walagent.ask.plan import plan_schema
 from walagent.errors import ModelRejectedError
 from walagent.message import (
     Example,
@@ -116,7 +118,7 @@ def test_what_is_sent_is_what_the_provider_takes(name: str) -> None:
     rules = RULES[name]
     (sent,) = presented(request(TOOL), rules).request.tools
     assert rules.name.fullmatch(sent.name)
-    need_schema(sent.input_schema, rules.key, "parameters")
+    need_schema(sent.input_schema, rules.key, "parameters", references=rules.references)
     assert sent.input_schema["type"] == "object"
     Draft202012Validator.check_schema(dict(sent.input_schema))
 
@@ -242,6 +244,23 @@ def test_a_text_in_place_of_json_is_read_if_it_is_json(text: str) -> None:
     (call,) = asked.read(Reply((ToolCall("1", "t", {"any": text}),), Stop.TOOL)).calls
     expected = {"": "", "not json": "not json", '{"a": 1}': {"a": 1}, "7": 7, "null": None}
     assert call.arguments == {"any": expected[text]}
+
+
+def test_a_schema_within_itself_is_written_out_once() -> None:
+    """The plan of a question has such a step, and each of its tokens is paid for."""
+    asked = request(ToolSpec("plan", "", plan_schema()))
+    size = len(json.dumps(plan_schema()))
+    written = {
+        name: presented(asked, rules).request.tools[0].input_schema for name, rules in RULES.items()
+    }
+    sizes = {name: len(json.dumps(schema)) for name, schema in written.items()}
+    assert sizes["openai"] < 1.1 * size
+    assert sizes["anthropic"] < 1.1 * size
+    assert max(sizes.values()) < 2.2 * size, sizes
+    step = written["gemini"]["properties"]["steps"]["items"]["properties"]
+    assert step["fallback"]["nullable"] is True
+    (inner,) = step["fallback"]["anyOf"]
+    assert inner["properties"]["fallback"]["anyOf"][0]["type"] == "string"
 
 
 def test_references_that_grow_without_end_do_not() -> None:

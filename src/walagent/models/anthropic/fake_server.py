@@ -136,7 +136,7 @@ def _tool(tool: Body) -> ToolSpec:
     need(TOOL_NAME.fullmatch(str(tool.get("name"))), "tools.name: should match the pattern")
     schema = as_object(tool.get("input_schema"))
     need(schema.get("type") == "object", "tools.input_schema.type: field required")
-    need_schema(schema, _KEY, "tools.input_schema")
+    need_schema(schema, _KEY, "tools.input_schema", references=True)
     return ToolSpec(tool["name"], str(tool.get("description", "")), schema)
 
 

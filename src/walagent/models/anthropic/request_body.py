@@ -32,6 +32,7 @@ TOOLS = ToolRules(
     name=re.compile(r"[A-Za-z0-9_-]{1,64}"),
     key=re.compile(r"[A-Za-z0-9_.-]{1,64}"),
     most_tools=None,
+    references=True,
 )
 
 _EPHEMERAL = {"type": "ephemeral"}

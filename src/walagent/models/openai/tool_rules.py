@@ -13,7 +13,9 @@ from walagent.models.credentials import Endpoint
 from walagent.models.schema_writer import ToolRules
 
 COMMON: Final = ToolRules()
-OPENAI: Final = ToolRules(name=re.compile(r"[A-Za-z0-9_-]{1,64}"), key=re.compile(r".+", re.DOTALL))
+OPENAI: Final = ToolRules(
+    name=re.compile(r"[A-Za-z0-9_-]{1,64}"), key=re.compile(r".+", re.DOTALL), references=True
+)
 # A subset of OpenAPI 3.0: one type each, lists of texts alone, no references.
 GEMINI: Final = ToolRules(
     keywords=frozenset(
