@@ -169,6 +169,7 @@ class ModelUnavailableError(WalagentError):
         retry_after: minimum seconds to wait; None if not known.
         counts: whether it counts as an attempt.  It does not if the request was not sent, or was
             the probe of an open circuit breaker.
+        usage: the `Usage` of a reply that came and cannot be used; None: none came.
         breaker: whether it was that probe.
     """
 
@@ -180,11 +181,13 @@ class ModelUnavailableError(WalagentError):
         *,
         retry_after: float | None = None,
         counts: bool = True,
+        usage: object = None,
         breaker: bool = False,
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.counts = counts
+        self.usage = usage
         self.breaker = breaker
 
 

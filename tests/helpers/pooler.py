@@ -14,9 +14,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from walagent.embedded.identity import find_identity
 
+ALIAS = "app_pool"  # of the same database
 _CONFIG = """
 [databases]
 {dbname} = host={host} port={port} user={user}
+{alias} = host={host} port={port} user={user} dbname={dbname}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {listen}
@@ -24,7 +26,7 @@ unix_socket_dir =
 auth_type = any
 pool_mode = {mode}
 ignore_startup_parameters = extra_float_digits{ignored}
-default_pool_size = 4
+default_pool_size = {size}
 client_login_timeout = 5
 server_login_retry = 1
 query_wait_timeout = 10
@@ -51,6 +53,8 @@ def pgbouncer(dsn: str, folder: Path, *, mode: str, options: bool = True) -> Ite
         _CONFIG.format(
             **{name: given[name] for name in ("dbname", "host", "port", "user")},
             listen=listen,
+            alias=ALIAS,
+            size=20 if mode == "session" else 4,
             mode=mode,
             ignored=", options" if options else "",
         )

@@ -25,7 +25,7 @@ begin
     select * into _other from agent.attachment a where a.tenant = old.tenant and a.agent = old.name and not agent_internal.may_change(a.attached_by) limit 1;
     if found then
         raise exception 'agent "%" is used by attachment "%", which belongs to role "%"', old.name, _other.name, _other.attached_by
-            using errcode = '42501';
+            using errcode = '42501', hint = format('Connect as %I, as a member of it, or as the owner of the schema.', _other.attached_by);
     end if;
     new.version := old.version + 1;
     new.updated_at := now();

@@ -24,6 +24,10 @@ declare
     _detail  text;
     _hint    text;
 begin
+    -- agent.attach('t'::regclass, 'model=m') is the call with named arguments: its second is the model.
+    if _spec ->> 'model' ~ '^\s*([a-z_]+\s*=|\{)' then
+        _spec := (_spec - 'model') || agent_internal.parse_spec(_spec ->> 'model');
+    end if;
     _given := agent_internal.spec_values(_spec);
     _agent := agent_internal.spec_row('agent', _given);
     _name := coalesce(_given ->> 'name', (select relname from pg_catalog.pg_class where oid = _target));
@@ -118,18 +122,34 @@ create or replace function agent_internal.table_named(_name text)
     language plpgsql
     stable
 as $$
+declare
+    _found regclass;
 begin
-    if to_regclass(_name) is null then
+    begin
+        _found := to_regclass(_name);
+    exception when invalid_name then
+        null;  -- of a name that must be quoted; PostgreSQL 15 raises
+    end;
+    if _found is null then
         raise exception 'table "%" does not exist', _name
             using errcode = 'WA013',
-                  hint = coalesce((select format('Did you mean "%s"?', oid::regclass) from pg_catalog.pg_class
+                  hint = coalesce((select case when n.nspname || '.' || c.relname = _name or relname = _name and pg_table_is_visible(c.oid)
+                                               then format('Write %L: a name that has other characters than a-z, 0-9 and _ needs double quotes.',
+                                                           c.oid::regclass::text)
+                                               else format('Did you mean %L?', c.oid::regclass::text) end
+                                     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+                                    where relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')
+                                      and lower(_name) in (lower(relname), lower(n.nspname || '.' || relname))
+                                      and c.oid::regclass::text like '%"%'
+                                    order by n.nspname || '.' || c.relname = _name desc, relname = _name desc, c.oid limit 1),
+                                  (select format('Did you mean "%s"?', oid::regclass) from pg_catalog.pg_class
                                     where relkind in ('r', 'p') and relname = _name and not pg_table_is_visible(oid)
                                     order by oid limit 1),
                                   agent_internal.suggest(_name, (select array_agg(relname::text) from pg_catalog.pg_class
                                                                   where relkind in ('r', 'p') and pg_table_is_visible(oid)
                                                                     and relnamespace <> 'pg_catalog'::regnamespace)));
     end if;
-    return to_regclass(_name);
+    return _found;
 end;
 $$;
 

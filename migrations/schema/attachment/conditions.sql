@@ -77,7 +77,8 @@ $$;
 --
 -- Returns the columns that it reads, those of the old row, whether it reads a whole row, and its text with all
 -- names qualified, which is what is evaluated later.  Raises the error of PostgreSQL for what does not compile, and
--- WA012 for what could give different results for one change: subqueries, volatile functions, system columns,
+-- WA012 for what could give different results for one change: subqueries, volatile functions, settings of the session (many
+-- attachments share one), system columns,
 -- columns that are not in the WAL, and functions and domains that belong neither to PostgreSQL nor to an extension
 -- (they could set another role during the evaluation).
 create or replace function agent_internal.compile_condition(
@@ -109,6 +110,10 @@ begin
         _column := substring(sqlerrm from '"([^"]+)"');
         raise exception 'condition: column "%" is ambiguous', _column
             using errcode = '42702', hint = format('Write new.%1$I, or old.%1$I for the value before the change.', _column);
+    when syntax_error or datatype_mismatch or invalid_text_representation or undefined_function or undefined_table or undefined_object
+         or grouping_error or windowing_error or invalid_datetime_format or datetime_field_overflow or numeric_value_out_of_range then
+        raise exception 'condition "%": %', left(_condition, 200), replace(sqlerrm, 'argument of WHERE', 'it')
+            using errcode = sqlstate, hint = 'Write an expression of type boolean that reads new and old, such as new.status = ''open''.';
     when insufficient_privilege then
         raise exception 'could not check the condition: %', sqlerrm
             using errcode = 'WA012', hint = format('grant temporary on database %I to %I', current_database(), current_user);
@@ -133,7 +138,7 @@ begin
           from regexp_matches(_rule.tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)', 'g') as m
                join pg_catalog.pg_proc p on p.oid = m[1]::oid
     loop
-        if _function.provolatile = 'v' or not _function.trusted or _function.name::text ~ '^(pg_|.*_to_xml)' then
+        if _function.provolatile = 'v' or not _function.trusted or _function.name::text ~ '^(pg_|current_setting|.*_to_xml)' then
             raise exception 'cannot call % in a condition', _function.name
                 using errcode = 'WA012', hint = 'Use a non-volatile function of PostgreSQL or an extension.';
         end if;

@@ -24,6 +24,83 @@ begin
 end;
 $$;
 
+-- update_row cannot set what the server sets.
+create or replace function agent_internal.check_writable(_relation regclass, _writes text[])
+    returns void
+    language plpgsql
+    stable
+as $$
+declare
+    _column pg_catalog.pg_attribute;
+begin
+    select a.* into _column
+      from pg_catalog.pg_attribute a
+     where a.attrelid = _relation and a.attname = any (_writes) and not a.attisdropped
+       and (a.attgenerated <> '' or a.attidentity = 'a')
+     order by a.attnum limit 1;
+    if _column.attgenerated <> '' then
+        raise exception 'writes: column "%" of % is generated', _column.attname, _relation
+            using errcode = 'WA013', hint = 'Write the columns that it is generated from.';
+    elsif _column.attidentity = 'a' then
+        raise exception 'writes: column "%" of % is generated always as identity', _column.attname, _relation
+            using errcode = 'WA013', hint = 'Leave it out: the server sets it when the row is inserted.';
+    end if;
+end;
+$$;
+
+-- Whether each value of a type can be an argument of another.
+create or replace function agent_internal.fits_type(_from oid, _to oid)
+    returns boolean
+    language sql
+    stable
+as $$
+    with recursive based (base, side) as (
+        select g.type, g.side from (values (_from, 1), (_to, 2)) as g (type, side)
+         union all
+        select t.typbasetype, b.side from based b join pg_catalog.pg_type t on t.oid = b.base where t.typtype = 'd'
+    )
+    select coalesce(bool_or(
+               f.oid = t.oid or t.typcategory = 'S' or t.oid in ('json'::regtype, 'jsonb'::regtype)
+               or f.typcategory = 'A' and t.typcategory = 'A' and agent_internal.fits_type(f.typelem, t.typelem)
+               or f.oid in ('json'::regtype, 'jsonb'::regtype) and (t.typtype = 'c' or t.typcategory = 'A')
+               or exists (select from pg_catalog.pg_cast c
+                           where c.castsource = f.oid and c.casttarget = t.oid and c.castcontext in ('i', 'a'))), false)
+      from based a join pg_catalog.pg_type f on f.oid = a.base and a.side = 1 and f.typtype <> 'd'
+           cross join based b join pg_catalog.pg_type t on t.oid = b.base and t.typtype <> 'd'
+     where b.side = 2
+$$;
+
+-- A bound column must be of the type of each argument that it is bound to: otherwise every call would fail.
+create or replace function agent_internal.check_bound_types(_relation regclass, _tools jsonb, _bind jsonb)
+    returns void
+    language plpgsql
+    stable
+as $$
+declare
+    _wrong record;
+begin
+    select b.key as argument, a.attname as column, format_type(a.atttypid, a.atttypmod) as given, t ->> 'name' as tool,
+           coalesce(g ->> 'type', p.schema ->> 'type') as wanted
+      into _wrong
+      from jsonb_each_text(_bind) b
+           join pg_catalog.pg_attribute a on a.attrelid = _relation and a.attname = b.value and a.attnum > 0 and not a.attisdropped
+           cross join jsonb_array_elements(_tools) t
+           left join lateral jsonb_array_elements(coalesce(t -> 'arguments', '[]')) g on g ->> 'name' = b.key
+           left join lateral (select o.input_schema -> 'properties' -> b.key as schema from agent.tool o
+                              where o.name = t ->> 'name' and o.scope = coalesce(t ->> 'scope', '')) p on true
+     where case when g is not null then not agent_internal.fits_type(a.atttypid, to_regtype(g ->> 'type'))
+                when p.schema ->> 'type' in ('integer', 'number') then not agent_internal.fits_type(a.atttypid, 'numeric'::regtype)
+                when p.schema ->> 'type' = 'boolean' then not agent_internal.fits_type(a.atttypid, 'boolean'::regtype)
+                else false end
+     limit 1;
+    if found then
+        raise exception 'bind: column "%" of % is of type %, expected %', _wrong.column, _relation, _wrong.given, _wrong.wanted
+            using errcode = 'WA011', detail = format('It is bound to argument "%s" of tool "%s".', _wrong.argument, _wrong.tool),
+                  hint = 'Bind a column of this type, or use a function that takes the type of the column.';
+    end if;
+end;
+$$;
+
 -- The role that an agent runs as must be able to read what the agent is shown, and the bound arguments of its tools:
 -- the WAL has no privileges.
 create or replace function agent_internal.check_visibility(_relation regclass, _columns text[], _run_as name)
@@ -197,6 +274,7 @@ begin
     end if;
     perform agent_internal.check_approve(_attachment.approve, _names);
     perform agent_internal.check_tools(_tools, _attachment.bind);
+    perform agent_internal.check_bound_types(_attachment.relation, _tools, _attachment.bind);
     perform agent_internal.check_model(_agent, _tools);
     _finish := coalesce(_agent.finish, case
         when _agent.tool_choice not in ('auto', 'required') then 'after_call'
@@ -250,7 +328,8 @@ begin
         new.attached_by := old.attached_by;
         new.attached_at := old.attached_at;
         if not agent_internal.may_change(old.attached_by) then
-            raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
+            raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by
+                using errcode = '42501', hint = format('Connect as %I, as a member of it, or as the owner of the schema.', old.attached_by);
         end if;
         -- Pausing changes neither what matches nor what a run does: no new version.  Resuming checks the attachment
         -- again: what has changed in its table is now rejected, or becomes part of the definition.
@@ -272,6 +351,7 @@ begin
             new.paused_reason := agent_internal.drop_message(old.definition) || '; walagent agents resume accepts it';
         end if;
     else
+        new.name := coalesce(new.name, (select relname from pg_catalog.pg_class where oid = new.relation));
         new.attached_by := current_user;
         new.attached_at := now();
         new.version := 1;
@@ -293,6 +373,7 @@ begin
             new.run_as);
     end if;
     perform agent_internal.check_columns(new.relation, new.writes, 'writes');
+    perform agent_internal.check_writable(new.relation, new.writes);
     perform agent_internal.check_columns(new.relation, new.ordering_key, 'ordering_key');
     perform agent_internal.check_streamed(new.relation, agent_internal.key_columns(new.relation), 'the primary key');
     perform agent_internal.check_streamed(new.relation, new.columns, 'columns');
@@ -349,6 +430,14 @@ begin
         return;  -- the one table of ours that agents attach to
     elsif _c.relnamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace, 'pg_catalog'::regnamespace) then
         raise exception 'cannot attach to system table %', _relation using errcode = 'WA013';
+    end if;
+    if _c.relkind = 'r' then
+        select i.inhrelid into _kin from pg_catalog.pg_inherits i where i.inhparent = _relation order by 1 limit 1;
+        if found then
+            raise exception 'cannot attach to %: its rows can be in %, which inherits from it', _relation, _kin
+                using errcode = 'WA013', detail = 'The WAL names the table that has the row, so a row of a child would start no run.',
+                      hint = 'Attach to each child, or make it a partitioned table.';
+        end if;
     end if;
     select a.relation into _kin
       from agent.attachment a

@@ -5,7 +5,8 @@ create or replace function agent_internal.check_detach()
 as $$
 begin
     if not agent_internal.may_change(old.attached_by) then
-        raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
+        raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by
+            using errcode = '42501', hint = format('Connect as %I, as a member of it, or as the owner of the schema.', old.attached_by);
     end if;
     return old;
 end;

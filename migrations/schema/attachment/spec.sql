@@ -17,6 +17,14 @@ declare
     _items jsonb;
     _token record;
 begin
+    if _spec ~ '^\s*\{' then
+        begin
+            return _spec::jsonb;
+        exception when invalid_text_representation then
+            raise exception 'invalid spec: it begins as JSON, and is not: %', sqlerrm
+                using errcode = 'WA010', hint = 'Write a spec as: model=gpt-4o, system_prompt="...", tools=[a, b]';
+        end;
+    end if;
     loop
         _at := agent_internal.spec_skip(_spec, _at);
         exit when _at > _end;
@@ -91,6 +99,10 @@ begin
           into value
           from regexp_matches(substr(value, 2, length(value) - 2), '([^"\\]+)|\\(.)|""', 'g') with ordinality as found (m, n);
         return;
+    end if;
+    if substr(_spec, _at) ~ (case _key when 'when' then '^''[^'']*''\s*(,|$)' else '^''' end) then
+        raise exception 'value of "%" at character % is in single quotes', _key, _at
+            using errcode = 'WA010', hint = format('Use double quotes: %s="..."', _key);
     end if;
     value := substring(substr(_spec, _at) from case _stops when ',' then '^[^,]*' else '^[^],]*' end);
     next := _at + length(value);

@@ -21,6 +21,7 @@ comment on column agent_internal.database.id is 'Part of every idempotency key';
 comment on column agent_internal.database.system_id is 'System identifier of the server; empty if its owner hides it';
 comment on column agent_internal.database.oid is 'OID of the database';
 comment on column agent_internal.database.adopted_at is 'When this database was made the one that executes the runs';
+comment on column agent_internal.database.made_at is 'Position of the WAL at which the publications were created';
 
 comment on table agent_internal.trial is 'Has a row in the transaction of a trial, and is empty otherwise';
 comment on column agent_internal.trial.started_at is 'Time of the start';

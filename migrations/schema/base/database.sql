@@ -74,7 +74,8 @@ begin
     end if;
     update agent_internal.database
        set id = case when _moved then id else left(replace(gen_random_uuid()::text, '-', ''), 16) end,
-           system_id = _present.system_id, oid = _present.oid, adopted_at = agent_internal.now();
+           system_id = _present.system_id, oid = _present.oid, adopted_at = agent_internal.now(),
+           made_at = pg_current_wal_insert_lsn();
     return _count;
 end;
 $$;

@@ -54,7 +54,9 @@ as $$
     select coalesce((select format('Did you mean "%s"? ', k) from closest
                       where distance <= greatest(2, length(_word) / 3) order by distance, k limit 1), '')
         || case when cardinality(_known) > 30
-                then format('The closest of %s: %s.', cardinality(_known), (select string_agg(k, ', ' order by distance, k) from closest))
+                then coalesce((select format('The closest of %s: %s.', cardinality(_known), string_agg(k, ', ' order by distance, k))
+                                 from closest where distance <= greatest(2, length(_word) / 2) having count(*) > 0),
+                              format('None of the %s names is near.', cardinality(_known)))
                 else 'Known: ' || coalesce((select string_agg(k, ', ' order by k) from unnest(_known) k), 'none') || '.' end
 $$;
 

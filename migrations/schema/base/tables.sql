@@ -38,7 +38,8 @@ create table agent_internal.database (
     id         text not null default left(replace(gen_random_uuid()::text, '-', ''), 16),
     system_id  text not null,
     oid        oid not null,
-    adopted_at timestamptz not null default now()
+    adopted_at timestamptz not null default now(),
+    made_at    pg_lsn not null default pg_current_wal_insert_lsn()  -- no slot of walagent begins before its publications
 );
 
 -- Only the owner can insert, and nobody commits a row: who sees one is in the transaction of a trial.

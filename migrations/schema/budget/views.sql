@@ -2,8 +2,7 @@ create or replace view agent.budget_overview with (security_invoker = on) as
     select b.name, b.agent, b.attachment, b.model, b.asker, b.period, b.on_exceeded,
            b.max_cost, case when u.starts_at < p.start then 0 else u.spent_cost end as spent_cost, u.reserved_cost,
            b.max_tokens, case when u.starts_at < p.start then 0 else u.spent_tokens end as spent_tokens, u.reserved_tokens,
-           (select count(*) from agent.run r
-             where r.state = 'waiting_retry' and r.error ->> 'budget' = b.name and r.tenant = b.tenant) as waiting,
+           agent_internal.waiting_runs(b.tenant, b.name) as waiting,
            agent_internal.period_end(b.period, agent_internal.now()) as resets_at,
            b.tenant
       from agent.budget b

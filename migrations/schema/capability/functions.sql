@@ -91,6 +91,43 @@ create or replace function agent.grant_member(role name)
 as $$ select agent_internal.grant_capability('member', role) $$;
 comment on function agent.grant_member(name) is 'Allow a role to take part in threads, for itself or for principals whose tokens it has';
 
+-- The capabilities of the login, also those of roles whose rights it has.
+create or replace function agent_internal.own_capabilities()
+    returns text[]
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select array(select distinct h.capability from agent_internal.present_holders() h
+                  where pg_has_role(session_user, h.role, 'usage') order by 1)
+$$;
+comment on function agent_internal.own_capabilities() is 'The capabilities of the login';
+
+-- What would give a login the right to an object that it was denied, by the name that PostgreSQL's message has.
+--
+-- Returns owner: of the schema; NULL: the object is not walagent's.  capabilities: with a right on it that the login lacks.
+create or replace function agent_internal.denied_right(_kind text, _name text, _login name, out owner name, out capabilities text[])
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select (select pg_get_userbyid(n.nspowner) from pg_namespace n
+             where n.nspname = 'agent_internal'
+               and (exists (select from pg_class c where c.relname = _name and c.relnamespace in ('agent'::regnamespace, n.oid))
+                    or exists (select from pg_proc c where c.proname = _name and c.pronamespace in ('agent'::regnamespace, n.oid)))),
+           array(select distinct c
+                   from agent_internal.privilege p cross join unnest(p.capabilities) c
+                  where p.kind = _kind and substring(p.object from '^[a-z_]+\.([a-z_0-9]+)') = _name
+                    and exists (select from regexp_split_to_table(regexp_replace(p.privilege, '\([^)]*\)', '', 'g'), ' *, *') v
+                                 where case p.kind when 'table' then not has_table_privilege(_login, p.object, v)
+                                                   when 'sequence' then not has_sequence_privilege(_login, p.object, v)
+                                                   when 'function' then not has_function_privilege(_login, p.object, v) end)
+                  order by c)
+$$;
+comment on function agent_internal.denied_right(text, text, name) is 'What would give a login the right to an object that it was denied';
+
 -- The functions of walagent that belong to the wrong role: after a restore without owners, REASSIGN OWNED, or ALTER FUNCTION.
 --
 -- They belong to the owner of the schema; if row-level security does not apply to it, those with the rights of their owner

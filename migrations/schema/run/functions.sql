@@ -53,6 +53,39 @@ end;
 $$;
 comment on function agent_internal.sees_runs() is 'Whether the caller reads all runs of its tenant';
 
+-- How many runs of the tenant are not at their end, by attachment; for those who may not read the runs themselves.
+create or replace function agent_internal.unfinished_runs()
+    returns table (attachment_id bigint, pending bigint, running bigint, waiting bigint, failed bigint)
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select r.attachment_id,
+           count(*) filter (where r.state = 'pending'),
+           count(*) filter (where r.state = 'running'),
+           count(*) filter (where r.state in ('waiting_approval', 'waiting_retry', 'needs_review')),
+           count(*) filter (where r.state in ('failed', 'dead'))
+      from agent.run r
+     where r.tenant = agent.current_tenant() and r.state not in ('succeeded', 'cancelled', 'skipped')
+     group by r.attachment_id
+$$;
+comment on function agent_internal.unfinished_runs() is 'How many runs of the tenant are not at their end, by attachment';
+
+-- How many runs wait for a budget of the tenant.
+create or replace function agent_internal.waiting_runs(_tenant text, _budget text)
+    returns bigint
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select count(*) from agent.run r
+     where r.state = 'waiting_retry' and r.error ->> 'budget' = _budget and r.tenant = _tenant
+       and (_tenant = agent.current_tenant() or agent_internal.all_tenants() or agent_internal.is_operator())
+$$;
+comment on function agent_internal.waiting_runs(text, text) is 'How many runs wait for a budget';
+
 -- The columns of each attachment's table that the caller's own login can read, by attachment; NULL: it sees all changes.
 create or replace function agent_internal.readable()
     returns jsonb

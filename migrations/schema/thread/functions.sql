@@ -269,6 +269,12 @@ begin
         raise exception 'invalid kind "%": expected system, context or override', inject.kind using errcode = 'WA019';
     end if;
     perform agent_internal.check_owner(inject.thread);
+    -- Of a login without a principal, its privileges decide: who may write prompts may instruct.
+    if inject.kind <> 'context' and not (agent.has_role('developer') and (
+            (agent_internal.identity()).named or has_table_privilege(session_user, 'agent.agent', 'update'))) then
+        raise exception 'principal "%" may not instruct agents', coalesce(agent.current_principal(), '')
+            using errcode = '42501', hint = 'An instruction needs the role developer, and its token the scope for it; context needs none.';
+    end if;
     return agent_internal.post_event(inject.thread, 'system', (agent_internal.participant(agent.current_principal())).name,
         jsonb_build_object('action', 'injected', 'kind', inject.kind, 'text', inject."text"));
 end;

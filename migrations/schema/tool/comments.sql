@@ -19,6 +19,7 @@ comment on column agent.tool.output_schema is 'JSON Schema of the result; what d
 comment on column agent.tool.retries is 'How often a call is repeated that timed out and was rolled back, or that only reads; NULL: never. One outside the database cannot have it: an idempotent call is repeated once, an unsafe one never';
 comment on column agent.tool.retry_seconds is 'Seconds before it is repeated';
 comment on column agent.tool.llm is 'llm: {"system", "max_tokens"}: instructions of the model that is asked, and the most that it answers';
+comment on column agent.tool.source is 'file: walagent apply registered it, and --prune removes it; sql: it stays';
 
 comment on table agent.tool_version is 'Versions of tools; attachments keep the version with which they were frozen';
 comment on column agent.tool_version.tenant is 'Tenant of the tool; NULL: shared by all';

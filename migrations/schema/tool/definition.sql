@@ -28,8 +28,8 @@ begin
 end;
 $$;
 
--- A SQL function as a tool: the call, its arguments and what the model is shown.  The search_path is empty, so that
--- each type is printed with its schema.
+-- A SQL function as a tool: the call, its arguments and what the model is shown.  Null for an argument with a default is
+-- that default.  The search_path is empty, so that each type is printed with its schema.
 create or replace function agent_internal.function_tool(_function regprocedure)
     returns jsonb
     language plpgsql
@@ -45,7 +45,8 @@ declare
 begin
     select * into _p from pg_catalog.pg_proc where oid = _function;
     select coalesce(jsonb_agg(jsonb_build_object('name', _names[n], 'type', format_type(t, null)) order by n), '[]'),
-           coalesce(jsonb_object_agg(_names[n], agent_internal.json_schema_of(t)), '{}'),
+           coalesce(jsonb_object_agg(_names[n], case when n <= _p.pronargs - _p.pronargdefaults then agent_internal.json_schema_of(t)
+                                                     else agent_internal.or_null(agent_internal.json_schema_of(t)) end), '{}'),
            coalesce(jsonb_agg(_names[n] order by n) filter (where n <= _p.pronargs - _p.pronargdefaults), '[]')
       into _arguments, _properties, _required
       from unnest(_p.proargtypes::oid[]) with ordinality as a (t, n);
@@ -138,7 +139,8 @@ begin
 end;
 $$;
 
--- Each tool once, and each bound argument an argument of a tool: the model would set a misspelled one.
+-- Each tool once, with an object of arguments, and each bound argument an argument of a tool: the model would set a
+-- misspelled one.
 create or replace function agent_internal.check_tools(_tools jsonb, _bind jsonb)
     returns void
     language plpgsql
@@ -150,6 +152,11 @@ begin
     select t ->> 'name' into _stray from jsonb_array_elements(_tools) t group by 1 having count(*) > 1 limit 1;
     if found then
         raise exception 'tool "%" is listed twice', _stray using errcode = 'WA011';
+    end if;
+    select t ->> 'name' into _stray from jsonb_array_elements(_tools) t where t -> 'input_schema' ->> 'type' is distinct from 'object' limit 1;
+    if found then
+        raise exception 'tool "%": the type of input_schema must be "object"', _stray
+            using errcode = 'WA011', hint = 'Write {"type": "object", "properties": {...}}: the arguments of a call have names.';
     end if;
     select a into _stray
       from jsonb_object_keys(_bind) a
@@ -206,6 +213,9 @@ begin
             using errcode = 'WA011',
                   hint = format('Write a function of your own, or as the owner: insert into agent.tool (name, kind, target) values (%L, ''sql'', %L)',
                                 _name, _function);
+    elsif (select p.prorettype in ('trigger'::regtype, 'event_trigger'::regtype) from pg_catalog.pg_proc p where p.oid = _function) then
+        raise exception 'tool "%": function % is a trigger function', _name, _function
+            using errcode = 'WA011', hint = 'Only a trigger can call it. Write a function that returns another type.';
     elsif '' = any (agent_internal.argument_names(_function)) then
         raise exception 'tool "%": function % has an unnamed argument', _name, _function
             using errcode = 'WA011';
@@ -329,10 +339,17 @@ begin
         elsif _function is null then
             raise exception 'tool "%" does not exist', _name
                 using errcode = 'WA011',
-                      hint = 'A tool is a row of agent.tool or a function in the search_path. '
+                      hint = coalesce((select case p.prokind when 'p' then 'It is a procedure: a tool is a function. '
+                                                             else 'It is an aggregate or window function, which cannot be a tool. ' end
+                                         from pg_catalog.pg_proc p
+                                        where p.proname = _name and p.prokind <> 'f'
+                                          and p.pronamespace = any (array(select to_regnamespace(quote_ident(n))::oid
+                                                                            from unnest(agent_internal.schemas_of(_attachment.search_path)) n)) limit 1), '')
+                             || 'A tool is a row of agent.tool or a function in the search_path. '
                              || coalesce(substring(agent_internal.suggest(_name, array(
                                     select proname::text from pg_catalog.pg_proc
-                                     where pronamespace = any (array(select to_regnamespace(quote_ident(n))::oid
+                                     where prokind = 'f' and prorettype not in ('trigger'::regtype, 'event_trigger'::regtype)
+                                       and pronamespace = any (array(select to_regnamespace(quote_ident(n))::oid
                                                                        from unnest(agent_internal.schemas_of(_attachment.search_path)) n))))
                                     from '^Did you mean "[^"]*"[?] '), '')
                              || agent_internal.suggest(_name, (select array_agg(distinct name) from agent.tool where enabled and (tenant is null or tenant = _attachment.tenant)));

@@ -20,6 +20,7 @@ create table agent.tool (
     retries         integer check (retries between 0 and 10),
     retry_seconds   numeric not null default 1 check (retry_seconds between 0 and 60),
     llm             jsonb check (jsonb_typeof(llm) = 'object'),
+    source          text not null default 'sql' check (source in ('sql', 'file')),  -- a file's: apply --prune removes it
     check ((kind = 'mcp') = (fingerprint is not null)),
     check ((kind = 'http') = (http is not null)),
     primary key (scope, name),

@@ -19,7 +19,7 @@ from walagent.apply.desired import (
     wanted_persona,
     wanted_workflow,
 )
-from walagent.apply.http_tools import register_http_tools
+from walagent.apply.http_tools import register_http_tools, remove_http_tool
 from walagent.config import AttachmentEntry, Config
 from walagent.config.environment import Environment
 from walagent.config.workflows import WorkflowEntry
@@ -58,7 +58,8 @@ async def apply(conn: Connection, config: Config, *, prune: bool = False) -> lis
     In a transaction of the caller.
 
     Args:
-        prune: remove attachments and budgets that a file created and this one does not contain.
+        prune: remove attachments, budgets and tools over HTTP that a file created and this one
+            does not contain.
 
     Returns:
         The differences that were applied.
@@ -76,7 +77,9 @@ async def apply_unlocked(
 ) -> list[Difference]:
     """Do the same, for entries that no other applier has."""
     await store.begin_applying(conn)
+    known = await store.current(conn, "tool")
     await _register_tools(conn, config)
+    registered = await store.current(conn, "tool")
     differences = await plan(conn, config, prune=prune)
     for difference in differences:
         with _naming(difference.kind, difference.name):
@@ -91,14 +94,14 @@ async def apply_unlocked(
         ]
         await store.touch_attachments(conn, changed, done)
     await _renew_workflows(conn, config, changed, differences)
-    return differences
+    return [*_compare("tool", known, registered.items()), *differences]
 
 
 async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
-    """Compare file and database, without writing.
+    """Compare file and database, without writing; new and changed tools are registered already.
 
     In the order of execution: models, personas, agents, workflows, attachments, budgets; of the
-    last two, first removals, then changes and additions.
+    last two, first removals, then changes and additions; then tools that left the file.
 
     Raises:
         ConfigError: the file names a table that does not exist.
@@ -109,6 +112,7 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
     budgets = await store.current(conn, "budget")
     personas = await store.current(conn, "persona")
     workflows = await store.current(conn, "workflow")
+    tools = await store.current(conn, "tool")
     entries = config.all_attachments
     analyst = config.ask.role if "role" in config.ask.model_fields_set else None
     oids = await _find_tables(conn, entries)
@@ -131,6 +135,7 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
         ),
         *(_pruned("budget", "remove", budgets, config.budgets) if prune else ()),
         *_compare("budget", budgets, ((n, wanted_budget(e)) for n, e in config.budgets.items())),
+        *(_pruned("tool", "remove", tools, config.http_tools) if prune else ()),
     ]
 
 
@@ -219,6 +224,8 @@ async def _carry_out(conn: Connection, difference: Difference) -> None:
             await store.write(conn, difference.kind, difference.name, difference.new)
         case "detach":
             await store.detach(conn, difference.name)
+        case "remove" if difference.kind == "tool":
+            await remove_http_tool(conn, difference.name)
         case "remove":
             await store.remove_budget(conn, difference.name)
 
@@ -230,4 +237,5 @@ def _naming(kind: Kind, name: str) -> Generator[None]:
         yield
     except Error as error:
         ours: WalagentError = translated(error)
-        raise type(ours)(f"{kind} {name}: {ours}", hint=ours.hint) from error
+        said = f"{kind} {name}: {ours}"
+        raise type(ours)(said, hint=ours.hint, sqlstate=ours.sqlstate) from error

@@ -5,12 +5,13 @@ import functools
 import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import click
+from psycopg import Error
 from psycopg.errors import Diagnostic
 
 from walagent.cli.terminal.output import say
@@ -18,10 +19,12 @@ from walagent.config import Config
 from walagent.config.dsn import DatabaseChoice, Places, choose, open_places
 from walagent.config.environment import Environment, load_env_file
 from walagent.config.loading import load_config
-from walagent.errors import PreconditionError
+from walagent.errors import PreconditionError, WalagentError
 from walagent.postgres.quoting import quote_text
-from walagent.store.errors import NOT_MIGRATED, translating
+from walagent.store.checkpoint import slot_of_database
+from walagent.store.errors import FORBIDDEN, NOT_MIGRATED, translating
 from walagent.store.people.listings import Connection
+from walagent.store.people.privileges import DeniedRight, denied_right
 from walagent.store.sessions.acting import identity_of_token
 from walagent.store.sessions.connections import connect
 from walagent.telemetry.mask import hide
@@ -37,7 +40,6 @@ _OTHERS = (
     "This is the default database of the embedded server, and walagent init has not prepared it."
     " For the database of walagent demo, add -d demo."
 )
-_FORBIDDEN = "42501"  # insufficient_privilege
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,15 @@ class CliSession:
         http = http.model_copy(update={"port": http.port + 1 + index})
         return replace(self, config=self.config.model_copy(update={"http": http}))
 
+    async def with_slot(self, conn: Connection) -> Self:
+        """Return the session with the slot that the database has, if none is named."""
+        replication = self.config.replication
+        if "slot" in replication.model_fields_set:
+            return self
+        slot = await slot_of_database(conn, replication.slot)
+        replication = replication.model_copy(update={"slot": slot})
+        return replace(self, config=self.config.model_copy(update={"replication": replication}))
+
     @asynccontextmanager
     async def places(self, *, create: bool = False) -> AsyncGenerator[Places]:
         """Yield the connection strings; see `config.dsn.open_places`."""
@@ -115,8 +126,8 @@ class CliSession:
                     conn.add_notice_handler(_print_warning)
                     yield conn
         except PreconditionError as error:
-            if error.sqlstate == _FORBIDDEN and not error.hint:
-                hint = _lacking(login)
+            if error.sqlstate == FORBIDDEN and not error.hint:
+                hint = await _lacking(dsn, login, str(error))
             elif self.dbname or places.embedded is None or error.sqlstate not in NOT_MIGRATED:
                 raise
             else:
@@ -130,13 +141,28 @@ class CliSession:
             yield conn
 
 
-def _lacking(login: str) -> str:
+async def _lacking(dsn: str, login: str, message: str) -> str:
     """Say how a login gets what it may not use: PostgreSQL names the object alone."""
+    with suppress(Error, WalagentError):
+        async with await connect(dsn, application="walagent cli") as conn:
+            if (right := await denied_right(conn, login, message)) is not None:
+                return _who_grants(right, login)
     return (
         f'The login "{login}" lacks this right. The owner of walagent\'s schema grants parts of it:'
         f" select agent.grant_viewer({quote_text(login)}),"
         " or grant_member, grant_approver, grant_developer."
     )
+
+
+def _who_grants(right: DeniedRight, login: str) -> str:
+    if right.owner is None:
+        return f'The owner of {right.name} grants the right on it to role "{login}".'
+    if not right.capabilities:
+        return f'Use the login of the owner of walagent\'s schema, "{right.owner}".'
+    grants = " or ".join(
+        f"select agent.grant_{name}({quote_text(login)});" for name in right.capabilities
+    )
+    return f'As the owner of walagent\'s schema, "{right.owner}": {grants}'
 
 
 def _print_warning(notice: Diagnostic) -> None:
@@ -186,7 +212,7 @@ def slot_option(command: Callable[Concatenate[Where, P], T]) -> Callable[Concate
         metavar="NAME",
         envvar="WALAGENT_SLOT",
         callback=_slot_name,
-        help="Replication slot of this database.  [default: replication.slot]",
+        help="Replication slot of this database.  [default: the one that it has]",
     )
     @functools.wraps(command)
     def wrapped(where: Where, *args: P.args, **kwargs: P.kwargs) -> T:

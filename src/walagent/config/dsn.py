@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from walagent.config import Config, Embedded
 from walagent.config.environment import Environment
 from walagent.embedded.paths import default_data_dir
 from walagent.errors import ConfigError, PreconditionError
+from walagent.postgres.dsn import check_dsn
 from walagent.telemetry.mask import hide
 
 if TYPE_CHECKING:
@@ -174,14 +174,8 @@ def _named(config: Config, environment: Environment, dsn: str | None) -> tuple[s
 
 def _check(dsn: str, named_by: str) -> None:
     """Validate *dsn*, and mask its password in all output."""
-    try:
-        password = conninfo_to_dict(dsn).get("password")
-    except ProgrammingError:
-        raise ConfigError(
-            f"{named_by} is not a valid connection string",  # not shown: it may hold a password
-            hint="Use postgresql://user@host/database or host=… dbname=… user=….",
-        ) from None
-    if password:
+    check_dsn(dsn, named_by)
+    if password := conninfo_to_dict(dsn).get("password"):
         hide(str(password))
 
 

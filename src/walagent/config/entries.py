@@ -29,7 +29,7 @@ def _is_installed(name: str) -> str:
     try:
         find_provider(name)
     except ConfigError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(f"{error}. {error.hint.rstrip('.')}") from error
     return name
 
 

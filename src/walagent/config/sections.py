@@ -39,7 +39,8 @@ class Replication(Part):
     """How the WAL is read."""
 
     slot: str = Field(default="walagent", pattern="^[a-z0-9_]{1,63}$")
-    """The replication slot.  Slots are global to the server: each database needs its own name."""
+    """The replication slot.  Slots are global to the server: if this is not set, walagent uses the
+    slot that the database has, and where another database has this name, adds its own."""
     plugin: Literal["pgoutput", "wal2json"] = "pgoutput"
     """The output plugin: `pgoutput` or `wal2json`."""
     protocol: Literal[1, 2] = 1

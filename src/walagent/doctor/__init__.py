@@ -6,19 +6,24 @@ Changes nothing; each check is a function from facts to findings.
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import starmap
 from typing import Any
 
 from psycopg import AsyncConnection, Error
+from psycopg.conninfo import conninfo_to_dict
 
 from walagent.config import Config
 from walagent.config.dsn import Places
+from walagent.config.environment import Environment
 from walagent.doctor.analyst import check_analyst, check_standby_of_questions
 from walagent.doctor.budgets import check_budgets
 from walagent.doctor.caching import check_caching
-from walagent.doctor.finding import Finding, Severity, of_kind, ok, problem
+from walagent.doctor.finding import Finding, Severity, of_kind, ok, problem, warning
 from walagent.doctor.models import build_models, check_models, probe_models
 from walagent.doctor.replication import (
+    KEEPING,
     check_gaps,
+    check_keepers,
     check_publications,
     check_reader,
     check_slot,
@@ -28,6 +33,7 @@ from walagent.doctor.roles import (
     check_isolation,
     check_login,
     check_owners,
+    check_person,
     check_privileges,
     check_tables,
 )
@@ -44,10 +50,11 @@ from walagent.store.install.migrate import plan_migration
 from walagent.store.install.owners import misowned_functions
 from walagent.store.install.pooling import check_pooling
 from walagent.store.people import listings
-from walagent.store.sessions.connections import connect
-from walagent.store.sessions.tool_connections import read_login
+from walagent.store.people.privileges import capabilities_of
+from walagent.store.sessions.tool_connections import read_login, try_login
 from walagent.wal.publications import missing_publications, published_tables
 from walagent.wal.slots import SystemIdentity, identify_system, inspect_slot
+from walagent.workers.host_rules import missing_for_tools
 
 __all__ = ["Finding", "Severity", "examine"]
 
@@ -65,16 +72,24 @@ async def examine(
     facts = await server_facts.read_server(conn)
     lacking = await server_facts.missing_privileges(conn) if facts.migrated else []
     readable = facts.migrated and not lacking
+    if lacking and (capabilities := await capabilities_of(conn)) and "runner" not in capabilities:
+        for finding in check_person(facts, capabilities):
+            yield finding
+        return
     for finding in await _examine_server(conn, facts, places, config, readable=readable):
         yield finding
     if not readable:
-        no_schema = problem('schema "agent" does not exist', "walagent init")
-        found = check_privileges(facts, lacking) if facts.migrated else (no_schema,)
+        found = check_privileges(facts, lacking) if facts.migrated else [await _migrations(conn)]
         for finding in of_kind("schema", found):
             yield finding
         return
     for finding in await _examine_schema(conn, facts, places, config):
         yield finding
+    async for finding in _examine_models(conn, probe=probe):
+        yield finding
+
+
+async def _examine_models(conn: Connection, *, probe: bool) -> AsyncIterator[Finding]:
     models = await _models(conn)
     for finding in of_kind("models", check_models(models)):
         yield finding
@@ -101,13 +116,22 @@ async def _examine_server(
     return [
         *of_kind("server", check_server(facts, config, slot, skew)),
         *of_kind("server", await _pooling(conn, places)),
-        *of_kind("reader", check_reader(await _identity(places), facts.database, checkpoint)),
+        *of_kind(
+            "reader",
+            check_reader(
+                await _identity(places),
+                facts.database,
+                checkpoint,
+                str(conninfo_to_dict(places.replication_dsn).get("user") or facts.role),
+            ),
+        ),
         *of_kind(
             "slot",
             check_standby(name, slot)
             if facts.in_recovery
             else check_slot(config, facts.database, slot, checkpoint, facts.standby_slots),
         ),
+        *of_kind("wal", check_keepers(await server_facts.wal_keepers(conn, KEEPING), slot)),
     ]
 
 
@@ -125,7 +149,10 @@ async def _examine_schema(
             *check_isolation(await server_facts.unconfined_roles(conn)),
             *check_owners(await misowned_functions(conn)),
         ],
-        "tools": await _login(conn, places),
+        "tools": [
+            *await _login(conn, places),
+            *starmap(warning, missing_for_tools(config, Environment.of_process())),
+        ],
         "attachments": check_tables(await server_facts.attached_tables(conn), facts.role),
         "publications": check_publications(missing, published, trouble),
         "gaps": check_gaps(await listings.list_gaps(conn)),
@@ -161,6 +188,8 @@ async def _migrations(conn: Connection) -> Finding:
         return problem(str(error), error.hint)
     except Error as error:
         return problem(str(translated(error)))
+    if due.is_new:
+        return problem('schema "agent" does not exist', "walagent init")
     if due:
         return problem(due.text, MIGRATE)
     return ok("the schema is up to date")
@@ -193,7 +222,7 @@ async def _login(conn: Connection, places: Places) -> Iterator[Finding]:
     refused = None
     if facts.may_log_in:
         try:
-            await (await connect(login.dsn(places.dsn, places.tools_dsn))).close()
+            await try_login(login.dsn(places.dsn, places.tools_dsn))
         except WalagentError as error:
             refused = error
     return check_login(name, facts, refused)

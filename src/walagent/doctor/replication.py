@@ -1,6 +1,6 @@
 """Check that the WAL can be read, and that slot and checkpoint agree."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from psycopg.sql import Identifier
 
@@ -8,20 +8,31 @@ from walagent.config import Config
 from walagent.config.base import in_bytes
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import WalagentError
+from walagent.postgres.quoting import quote_name, quote_text
 from walagent.store.checkpoint import Checkpoint
+from walagent.store.install.server_facts import WalKeeper
 from walagent.store.people.listings import Found
 from walagent.wal.publications import PublishedTable
 from walagent.wal.slots import SlotState, SystemIdentity
 
+KEEPING = 300.0  # seconds after which an open transaction is reported
 _BEHIND = 100 << 20  # bytes; an active reader is rarely more than a few behind
 
 
 def check_reader(
-    identity: SystemIdentity | WalagentError, database: str, checkpoint: Checkpoint | None
+    identity: SystemIdentity | WalagentError,
+    database: str,
+    checkpoint: Checkpoint | None,
+    login: str = "",
 ) -> Iterator[Finding]:
-    """Check the replication connection: the server's identity, or the error of connecting."""
+    """Check the replication connection: the server's identity, or the error of connecting.
+
+    Args:
+        login: of the replication connection; "": not known.
+    """
     if isinstance(identity, WalagentError):
-        yield problem(f"cannot read the WAL: {identity}", identity.hint)
+        named = quote_name(login) if login else "<login>"
+        yield problem(f"cannot read the WAL: {identity}", identity.hint.replace("<login>", named))
     elif identity.database != database:
         yield problem(
             f'the replication DSN names database "{identity.database}", expected "{database}"',
@@ -133,6 +144,26 @@ def _healthy(slot: SlotState) -> Iterator[Finding]:
         yield warning(f'the reader of slot "{slot.name}" is behind; {kept}')
     else:
         yield ok(f'slot "{slot.name}" is active; {kept}')
+
+
+def check_keepers(keepers: Iterable[WalKeeper], slot: SlotState | None) -> Iterator[Finding]:
+    """Name the transactions because of which the slot retains WAL, whatever its reader does."""
+    retained = f': slot "{slot.name}" retains {in_bytes(slot.retained)} of WAL' if slot else ""
+    for each in keepers:
+        age = f"{each.age / 60:.0f} min"
+        if each.prepared is not None:
+            name = quote_text(each.prepared)
+            yield warning(
+                f'prepared transaction "{each.prepared}" is open for {age}{retained}',
+                f"rollback prepared {name}; or commit prepared {name};"
+                f" -- in database {each.database}, as {each.application}",
+            )
+        else:
+            app = f" ({each.application})" if each.application else ""
+            yield warning(
+                f"the transaction of PID {each.pid}{app} is open for {age}{retained}",
+                f"select pg_terminate_backend({each.pid}); -- or wait for its end",
+            )
 
 
 def check_publications(

@@ -1,6 +1,7 @@
 """Check the privileges of walagent's roles, and the attached tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import WalagentError
@@ -12,6 +13,17 @@ from walagent.store.install.server_facts import (
     ServerFacts,
     UnconfinedRole,
 )
+
+_NAMED = 3  # attachments in one line
+
+
+def check_person(facts: ServerFacts, capabilities: Sequence[str]) -> Iterator[Finding]:
+    """Say what a login can do that is not the daemon's: its rights cannot be checked with it."""
+    yield replace(ok(f'database "{facts.database}" has walagent'), kind="server")
+    said = ", ".join(capabilities)
+    yield replace(ok(f'role "{facts.role}" has the rights of: {said}'), kind="role")
+    rest = "what the daemon needs is checked with its own login: DATABASE_URL=… walagent doctor"
+    yield replace(ok(rest), kind="daemon")
 
 
 def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Finding]:
@@ -124,9 +136,26 @@ def check_tables(tables: Iterable[AttachedTable], role: str) -> Iterator[Finding
     """Check each attachment's table and roles."""
     found = list(tables)
     findings = [finding for table in found for finding in _check_table(table, role)]
+    findings += _check_superusers(found)
     if found and not findings:
         yield ok(f"{len(found)} attachments have valid tables and roles")
     yield from dict.fromkeys(findings)  # once for two attachments of a table
+
+
+def _check_superusers(tables: Iterable[AttachedTable]) -> Iterator[Finding]:
+    """Report attachments that run as one superuser in one line."""
+    names = dict[str, list[str]]()
+    for table in tables:
+        if table.role_exists and table.may_become and table.role_is_superuser:
+            names.setdefault(table.run_as, []).append(table.attachment)
+    for run_as, several in names.items():
+        more = f" and {len(several) - _NAMED} more" if len(several) > _NAMED else ""
+        word = "attachment" if len(several) == 1 else "attachments"
+        run = "runs" if len(several) == 1 else "run"
+        yield warning(
+            f'{word} {", ".join(several[:_NAMED])}{more} {run} as superuser "{run_as}"',
+            "attach with a run_as whose privileges are limited to what its tools need",
+        )
 
 
 def _check_table(table: AttachedTable, role: str) -> Iterator[Finding]:
@@ -178,15 +207,10 @@ def _check_role(table: AttachedTable, role: str) -> Iterator[Finding]:
             f'role "{role}" cannot set role "{table.run_as}", as which {table.attachment} runs',
             f"grant {quote_name(table.run_as)} to {quote_name(role)};",
         )
-    elif table.role_is_superuser:
-        yield warning(
-            f'attachment {table.attachment} runs as superuser "{table.run_as}"',
-            "attach it with a run_as whose privileges are limited to what its tools need",
-        )
-    elif table.reads_key:
+    elif table.reads_key and not table.role_is_superuser:
         yield warning(
             f'attachment {table.attachment} runs as "{table.run_as}", which can read'
-            " agent_internal.secret: code of others could sign calls and become other roles",
+            " agent_internal.secret, so that code of others could sign calls",
             "attach it with a run_as that owns nothing of walagent, is no runner and cannot read"
             " all data",
         )

@@ -7,6 +7,8 @@ and others only possible.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from itertools import islice, product
 from typing import Any, Literal
 
 from psycopg import AsyncConnection, Error
@@ -22,7 +24,9 @@ from walagent.explain.verdict import (
     explain_attachment,
     reader_reasons,
 )
-from walagent.intake.conditions import Deferred, Raised, open_evaluator
+from walagent.intake.conditions import open_evaluator
+from walagent.intake.verdicts import Deferred, Raised
+from walagent.matching.document import joined
 from walagent.matching.match import Match
 from walagent.postgres.lsn import Lsn
 from walagent.store import applying
@@ -32,6 +36,7 @@ from walagent.store.people.explaining import CurrentRow, KeyedTable, ReaderState
 from walagent.store.role_reader import open_role_reader
 
 Connection = AsyncConnection[Any]
+_KEYS = 2000  # texts of a key of many columns
 ConditionState = Literal["none", "true", "false", "raises"]
 
 
@@ -66,21 +71,30 @@ async def explain(
         relation = await applying.find_table(conn, name)
     table = await explaining.describe_table(conn, relation)
     values = _key_values(table, key)
-    runs = await explaining.runs_of(conn, table, key)
+    attachments = await explaining.attached_to(conn, relation)
     present: bool | None = None
-    verdicts = list[Verdict]()
+    rows = dict[int, CurrentRow | None]()
+    keys = {key}
     async with open_role_reader(worker) as reader:
-        for attached in await explaining.attached_to(conn, relation):
-            attachment, row = attached.attachment, None
-            if values:
-                # Without privileges on the row or the role, the other reasons are shown.
-                with suppress(Error, PreconditionError):
-                    run_as = attachment.authority.run_as
-                    row = await explaining.present_row(reader, run_as, table, values)
-                    present = present or row is not None
-            own = [run for run in runs if run.attachment_id == attachment.id]
-            condition = await _condition(worker, attachment, row)
-            verdicts.append(explain_attachment(AttachmentFacts(attached, own, row, *condition)))
+        for attached in attachments if values else ():
+            run_as = attached.attachment.authority.run_as
+            # Without privileges on the row or the role, the other reasons are shown.
+            with suppress(Error, PreconditionError):
+                columns = await explaining.readable_columns(conn, table, run_as)
+                row = await explaining.present_row(reader, run_as, table, values, columns)
+                rows[attached.attachment.id] = row
+                present = present or row is not None
+                if row is not None:  # equal values can have other texts: citext, interval
+                    keys |= keys_of([[str(row.values[name])] for name in table.key_columns])
+                keys |= keys_of(await explaining.texts_of_key(reader, run_as, table, values))
+    runs = await explaining.runs_of(conn, table, sorted(keys))
+    verdicts = list[Verdict]()
+    for attached in attachments:
+        attachment = attached.attachment
+        row = rows.get(attachment.id)
+        own = [run for run in runs if run.attachment_id == attachment.id]
+        condition = await _condition(worker, attachment, row)
+        verdicts.append(explain_attachment(AttachmentFacts(attached, own, row, *condition)))
     state = await explaining.reader_state(conn, config.replication.slot)
     return Explanation(table, key, present, runs, verdicts, state, list(reader_reasons(state)))
 
@@ -93,6 +107,29 @@ def _key_values(table: KeyedTable, key: str) -> list[str]:
             hint=f"give {','.join(table.key_columns)}",
         )
     return values if table.key_columns else []
+
+
+def keys_of(texts: Sequence[Sequence[str]]) -> set[str]:
+    """Return the keys that a run of the row can have, of the texts of each column's value.
+
+    A run has the key as it was decoded from the WAL: a number without its scale, `True`.
+    """
+    names = [str(n) for n, _ in enumerate(texts)]
+    columns = [
+        list(dict.fromkeys(value for text in each for value in _read(text))) for each in texts
+    ]
+    rows = (dict(zip(names, values, strict=True)) for values in islice(product(*columns), _KEYS))
+    return {found for row in rows if (found := joined(row, names)) is not None}
+
+
+def _read(text: str) -> Iterator[object]:
+    """Yield a text, and what it is as a truth value or a number."""
+    yield text
+    if text in {"true", "false"}:
+        yield text == "true"
+    with suppress(InvalidOperation, ValueError):
+        yield Decimal(text)
+        yield float(text)
 
 
 def split_key(text: str) -> list[str]:
@@ -111,8 +148,11 @@ async def _condition(
     conn: Connection, attachment: Attachment, row: CurrentRow | None
 ) -> tuple[ConditionState, str]:
     """Evaluate the condition on the current row, as if it had just been inserted."""
-    if attachment.trigger.condition is None or row is None:
+    trigger = attachment.trigger
+    if trigger.condition is None or row is None:
         return "none", ""
+    if not {*trigger.condition_columns} <= row.values.keys():
+        return "none", ""  # the role cannot read what the condition reads
     relation = attachment.target.as_relation()
     change = Change(Lsn(0), 0, Op.INSERT, relation, dict(row.values), None)
     matched = Match(attachment, change, None)

@@ -273,7 +273,9 @@ class Limiter:
         and a request that no provider can answer does not stand in the way of the others.
         """
         again = self._settings.open_for * 1.5
-        return ModelUnavailableError(str(error), retry_after=again, counts=False, breaker=True)
+        return ModelUnavailableError(
+            str(error), retry_after=again, counts=False, usage=error.usage, breaker=True
+        )
 
     def _refuse(self, error: ModelUnauthorizedError) -> None:
         """The key is refused: tell those who wait with the same key, without sending theirs."""

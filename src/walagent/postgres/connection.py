@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 
 from psycopg import AsyncConnection, OperationalError
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.errors import ProgrammingError
 
-from walagent.errors import ConfigError, DatabaseLostError, StreamLostError
+from walagent.errors import DatabaseLostError, StreamLostError
+from walagent.postgres.dsn import check_dsn
 from walagent.postgres.login import login_refused, said, sqlstate_of
 
 C = TypeVar("C", bound=AsyncConnection[Any])
@@ -82,10 +82,8 @@ def parameters(
     Raises:
         ConfigError: *dsn* is not a valid connection string.
     """
-    try:
-        given = conninfo_to_dict(dsn)
-    except ProgrammingError as error:
-        raise ConfigError("invalid connection string") from error
+    check_dsn(dsn, "the DSN")
+    given = conninfo_to_dict(dsn)
     asked = given.get("options") or os.environ.get("PGOPTIONS", "")
     words = [
         _options({**_SERVER_KEEPALIVES, **LIFETIMES}),

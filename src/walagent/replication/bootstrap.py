@@ -94,7 +94,13 @@ async def _begin(
     """Create the checkpoint of the existing slot, or of a new one."""
     state = await inspect_slot(conn, settings.slot)
     if state is not None:
-        check_use(state, settings.plugin, conn.info.dbname)
+        check_use(state, settings.plugin)
+        if state.confirmed is not None and await checkpoints.is_older(conn, state.confirmed):
+            raise PreconditionError(
+                f'slot "{state.name}" is older than the publications: it was left by a former'
+                " installation and cannot be read",
+                hint="Run walagent init --new-slot to replace it.",
+            )
         await _open(conn, replication_dsn, settings, state.confirmed or Lsn(0), None, _UNKNOWN)
         return
     if await gaps.may_publish(conn):

@@ -13,7 +13,7 @@ from walagent.message import Json
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
-Kind = Literal["model", "persona", "agent", "workflow", "attachment", "budget"]
+Kind = Literal["model", "persona", "agent", "workflow", "attachment", "budget", "tool"]
 Fields = Mapping[str, Json]
 
 _SECONDS = ("debounce", "approval_ttl")

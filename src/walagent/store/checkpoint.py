@@ -47,12 +47,7 @@ class VersionEffect:
 
 async def has_checkpoint(conn: Connection, slot: str) -> bool:
     """Return whether a slot has a checkpoint that can be read; False without walagent's schema."""
-    cursor = await conn.execute(
-        "select has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')"
-        " from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
-        " where n.nspname = 'agent' and c.relname = 'checkpoint'"
-    )
-    if await cursor.fetchone() != (True,):
+    if not await _readable(conn):
         return False
     return await read_checkpoint(conn, slot) is not None
 
@@ -65,6 +60,35 @@ async def read_checkpoint(conn: Connection, slot: str) -> Checkpoint | None:
     )
     row = await cursor.fetchone()
     return _checkpoint(row) if row else None
+
+
+async def _readable(conn: Connection) -> bool:
+    cursor = await conn.execute(
+        "select has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')"
+        " from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = 'agent' and c.relname = 'checkpoint'"
+    )
+    return await cursor.fetchone() == (True,)
+
+
+async def slot_of_database(conn: Connection, default: str) -> str:
+    """Return the slot that this database has or, if *default* is another database's, can have."""
+    known = list[str]()
+    if await _readable(conn):
+        cursor = await conn.execute("select slot from agent.checkpoint")
+        known = [name for (name,) in await cursor.fetchall()]
+    cursor = await conn.execute(query("own_slot"), {"known": known, "default": default})
+    row = await cursor.fetchone()
+    return row[0] if row else default
+
+
+async def is_older(conn: Connection, position: Lsn) -> bool:
+    """Return whether a position is before the publications were created."""
+    cursor = await conn.execute(
+        "select made_at > %s::pg_lsn from agent_internal.database", [str(position)]
+    )
+    row = await cursor.fetchone()
+    return row is not None and row[0]
 
 
 async def take_checkpoint(conn: Connection, slot: str, reader: str) -> Checkpoint:

@@ -58,6 +58,7 @@ _OURS: dict[str, type[WalagentError]] = {
 _PASSING = ("08", "53", "57P", "40", "55P03", "25P03", "25P04")
 # Conflicts with another transaction: serialization, deadlock, lock_timeout.
 _CONFLICTS = frozenset({"40001", "40P01", "55P03"})
+FORBIDDEN = "42501"  # insufficient_privilege
 # Objects of walagent's schema are missing.
 NOT_MIGRATED = frozenset({"3F000", "42P01", "42883"})
 # Viewers and runners cannot do it.

@@ -34,28 +34,41 @@ async def register_python_tools(conn: Connection, found: Iterable[DescribedTool]
     An operator's choices (approval, risk, timeout, bound arguments) are kept.
     """
     for tool in found:
-        await conn.execute(
-            "insert into agent.tool (name, kind, target, description, input_schema, effect)"
-            " values (%(name)s, 'python', %(target)s, %(description)s, %(input_schema)s,"
-            "         %(effect)s)"
-            " on conflict (scope, name) do update set description = excluded.description,"
-            "   input_schema = excluded.input_schema, effect = excluded.effect,"
-            "   target = excluded.target"
-            "  where agent.tool.kind = 'python'",
-            {
-                "name": tool.name,
-                "target": tool.target,
-                "description": tool.description,
-                "input_schema": Jsonb(tool.input_schema),
-                "effect": tool.effect.value,
-            },
-        )
+        row = {
+            "kind": "python",
+            "target": tool.target,
+            "description": tool.description,
+            "input_schema": tool.input_schema,
+            "effect": tool.effect.value,
+        }
+        if not await _is_registered(conn, tool.name, row):
+            given = {"name": tool.name, "row": Jsonb(row)}
+            await conn.execute(query("register_python_tool"), given)
 
 
 async def register_http_tool(conn: Connection, name: str, fields: Mapping[str, Json]) -> bool:
     """Register a tool over HTTP, or update it; return false if *name* is another tool's."""
+    if await _is_registered(conn, name, {"kind": "http", "source": "file", **fields}):
+        return True
     found = await conn.execute(query("register_http_tool"), {"name": name, "fields": Jsonb(fields)})
     return await found.fetchone() is not None
+
+
+async def _is_registered(conn: Connection, name: str, row: Mapping[str, object]) -> bool:
+    """Tell whether nothing is to be written, so that who applies needs no right to write tools."""
+    found = await conn.execute(query("registered_tool"), {"name": name, "row": Jsonb(row)})
+    return await found.fetchone() is not None
+
+
+async def attachments_with(conn: Connection, tool: str) -> list[str]:
+    """Return the attachments that have a tool over HTTP."""
+    found = await conn.execute(query("attachments_with_tool"), {"tool": tool})
+    return [name for (name,) in await found.fetchall()]
+
+
+async def drop_http_tool(conn: Connection, name: str) -> None:
+    """Remove a tool that a file registered."""
+    await conn.execute(query("drop_http_tool"), {"name": name})
 
 
 class PinnedTool(DescribedTool, Protocol):
@@ -75,19 +88,21 @@ async def register_mcp_tool(conn: Connection, tool: PinnedTool, accepted: str | 
     Returns:
         The fingerprint that is accepted now.
     """
-    found = await conn.execute(
-        query("register_mcp_tool"),
-        {
-            "name": tool.name,
-            "target": tool.target,
-            "description": tool.description,
-            "input_schema": Jsonb(tool.input_schema),
-            "effect": tool.effect.value,
-            "timeout": max(1, round(tool.timeout)),
-            "fingerprint": tool.fingerprint,
-            "accepted": accepted,
-        },
-    )
+    own: dict[str, object] = {
+        "target": tool.target,
+        "effect": tool.effect.value,
+        "timeout_seconds": max(1, round(tool.timeout)),
+    }
+    form: dict[str, object] = {
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "fingerprint": tool.fingerprint,
+    }
+    kept = own | ({"kind": "mcp"} if accepted != tool.fingerprint else {"kind": "mcp", **form})
+    if await _is_registered(conn, tool.name, kept):
+        return (await fingerprints(conn))[tool.name]
+    given = {"name": tool.name, "row": Jsonb(own | form), "accepted": accepted}
+    found = await conn.execute(query("register_mcp_tool"), given)
     row = await found.fetchone()
     return row[0] if row else ""
 

@@ -25,6 +25,16 @@ _LEASE: Final = timedelta(hours=1)  # no tick expires it
 _WORKER: Final = "walagent try"
 
 
+async def foreign_owner(conn: Connection) -> str | None:
+    """Return the owner of the schema if the login has not its rights."""
+    cursor = await conn.execute(
+        "select pg_catalog.pg_get_userbyid(n.nspowner)::text from pg_catalog.pg_namespace n"
+        " where n.nspname = 'agent_internal' and not pg_catalog.pg_has_role(n.nspowner, 'usage')"
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
 async def begin_trial(conn: Connection, search_path: str) -> None:
     """Let attachments of this transaction publish nothing; names are found by *search_path*."""
     await conn.execute("insert into agent_internal.trial default values")

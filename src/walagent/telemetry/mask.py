@@ -19,7 +19,7 @@ _PATTERNS = (
     # but not the "…" of a hint
     (
         re.compile(
-            r"""((?:password|passwd|pgpassword|secret|token|api[_-]?key)["']?\s*[=:]\s*)(?!-?…)"""
+            r"""((?<!agent_internal\.)(?:password|passwd|pgpassword|secret|token|api[_-]?key)["']?\s*[=:]\s*)(?!-?…)"""
             r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s&,;]+)""",
             re.IGNORECASE,
         ),

@@ -14,6 +14,8 @@ import orjson
 from walagent.errors import ToolFailedError
 from walagent.message import Json
 
+_PARTS: Final = re.compile(r"[/\\]")
+_DECODED: Final = 4  # times that a path is decoded, at most
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|\{secret:([A-Za-z0-9_.-]+)\}")
 RESERVED: Final = frozenset({"idempotency_key", "run_id"})
 
@@ -41,8 +43,11 @@ def fill_url(template: str, values: Mapping[str, Json], secret: Secret) -> str:
         rest, lambda name: quote(_text(values[name]), safe=""), lambda n: quote(secret(n), safe="/")
     )
     path = filled.partition("?")[0]
-    if any(unquote(segment) in {".", ".."} for segment in path.split("/")):
-        raise ToolFailedError('a part of the path of a URL must not be "." or ".."')
+    # Servers and proxies decode once or twice; to some a backslash is a slash, or ";" ends a name.
+    for _ in range(_DECODED):
+        if any(part.partition(";")[0] in {".", ".."} for part in _PARTS.split(path)):
+            raise ToolFailedError('a part of the path of a URL must not be "." or ".."')
+        path = unquote(path)
     return head + slash + filled
 
 

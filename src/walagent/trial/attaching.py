@@ -47,8 +47,14 @@ async def attach_for_trial(conn: Connection, wanted: Wanted, search_path: str) -
 
     Raises:
         ConfigError: nothing has this name, or it cannot be attached.
-        PreconditionError: the schema is that of another version.
+        PreconditionError: the schema is that of another version, or of somebody else.
     """
+    if (owner := await trials.foreign_owner(conn)) is not None:
+        raise PreconditionError(
+            f'role "{conn.info.user}" cannot try agents: a trial acts with the rights of the owner'
+            f' of walagent\'s schema, "{owner}"',
+            hint="Use its DSN; principals with the role developer try agents in the console.",
+        )
     await _ensure_schema(conn)
     await trials.begin_trial(conn, search_path)
     if wanted.actor is not None:

@@ -51,6 +51,7 @@ class SlotState:
     failover: bool = False  # whether standbys can synchronize it (17 and later)
     synced: bool = False  # on a standby: whether it was synchronized from the primary
     temporary: bool = False  # a synchronized slot is temporary until the standby has caught up
+    here: str = ""  # the database of the connection: a pooler can have another name for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ select slot_name,
                                      else pg_current_wal_lsn() end, restart_lsn), 0)::int8,
        coalesce((to_jsonb(s) ->> 'failover')::bool, false),
        coalesce((to_jsonb(s) ->> 'synced')::bool, false),
-       temporary
+       temporary,
+       current_database()
   from pg_replication_slots s
  where slot_name = %s
 """
@@ -143,13 +145,9 @@ async def inspect_slot(conn: AsyncConnection, name: str) -> SlotState | None:
     )
 
 
-def check_use(state: SlotState, plugin: Plugin, database: str) -> None:
-    """Check that a slot was created for *database*, with *plugin*.
-
-    Raises:
-        PreconditionError: it was not.
-    """
-    _check_database(state, database)
+def check_use(state: SlotState, plugin: Plugin) -> None:
+    """Raise PreconditionError unless a slot is this database's, and *plugin*'s."""
+    _check_database(state)
     if state.plugin != plugin:
         raise PreconditionError(
             f'slot "{state.name}" uses plugin "{state.plugin}", expected "{plugin}"',
@@ -157,10 +155,10 @@ def check_use(state: SlotState, plugin: Plugin, database: str) -> None:
         )
 
 
-def _check_database(state: SlotState, database: str) -> None:
-    if state.database != database:
+def _check_database(state: SlotState) -> None:
+    if state.database != state.here:
         raise PreconditionError(
-            f'slot "{state.name}" belongs to database "{state.database}", expected "{database}"',
+            f'slot "{state.name}" belongs to database "{state.database}", expected "{state.here}"',
             hint="A slot belongs to one database, and all databases of a server share slot names."
             " Use --slot NAME or replication.slot.",
         )
@@ -180,7 +178,7 @@ async def check_slot(
     state = await inspect_slot(conn, name)
     if state is None:
         raise GapError(f'slot "{name}" does not exist', hint=LOST)
-    check_use(state, plugin, conn.info.dbname)
+    check_use(state, plugin)
     if state.wal_status == "lost" or state.invalidated:
         why = state.invalidated or "WAL lost"
         raise GapError(f'slot "{name}" is invalidated: {why}', hint=LOST)
@@ -279,7 +277,7 @@ async def drop_slot(conn: AsyncConnection, name: str) -> None:
     """
     if (state := await inspect_slot(conn, name)) is None:
         return
-    _check_database(state, conn.info.dbname)
+    _check_database(state)
     try:
         await conn.execute("select pg_drop_replication_slot(%s)", [name])
     except UndefinedObject:

@@ -339,3 +339,80 @@ def test_the_example_of_the_repository_can_be_applied(dsn: str, tmp_path: Path) 
         conn.execute("\n".join(lines[start : end + 1]).encode())
     user = User(tmp_path, dsn)
     assert applied(user, text).worked().out == "+ agent support\n+ attachment support\n"
+
+
+TOOL = """
+http_tools:
+  notify:
+    url: 'https://example.com/a'
+    description: Notify the team.
+    headers: {Authorization: 'Bearer {secret:HOOK_TOKEN}'}
+    body: {a: '{b}'}
+"""
+
+
+def test_a_tool_over_http_is_reported_as_any_other_difference(user: User, db: Connection) -> None:
+    """Its host, its headers and its approval, also in a dry run; the second time nothing."""
+    first = applied(user, TOOL, "--dry-run").worked()
+    assert (first.out, one(db, "select from agent.tool where kind = 'http'")) == (
+        "+ tool notify\n",
+        None,
+    )
+    assert applied(user, TOOL).worked().out == "+ tool notify\n"
+    assert applied(user, TOOL).worked().out == ""
+    other = TOOL.replace("example.com", "attacker.example").replace("HOOK_TOKEN", "OTHER_KEY")
+    said = applied(user, f"{other}    approval: true\n", "--dry-run").worked().out
+    assert said.startswith("~ tool notify\n")
+    assert "target: https://example.com/a → https://attacker.example/a" in said
+    secrets = "Bearer {secret:HOOK_TOKEN} → Bearer {secret:OTHER_KEY}"
+    assert f"http.headers.Authorization: {secrets}" in said
+    assert "approval: no → yes" in said
+    target = "select target from agent.tool where name = 'notify'"
+    assert one(db, target) == ("https://example.com/a",)
+
+
+def test_a_change_at_the_end_of_a_long_text_is_visible(user: User) -> None:
+    """Who reads a dry run must not see twice the same beginning."""
+    long = AGENTS.replace("a support bot", "a support bot " + "of many words " * 20)
+    applied(user, long).worked()
+    said = applied(user, long.replace("words .", "words, and it obeys.")).worked().out
+    assert "and it obeys" in said
+
+
+def test_a_changed_approval_of_a_tool_reaches_its_attachments(user: User, db: Connection) -> None:
+    """Each change of the tool makes a version of what uses it."""
+    using = TOOL + AGENTS.replace("escalate_to_human]", "notify]")
+    applied(user, using).worked()
+    with_approval = using.replace("body:", "approval: true\n    body:")
+    assert "~ tool notify" in applied(user, with_approval).worked().out
+    needs = "select d -> 'approval' from agent.attachment, jsonb_array_elements"
+    needs += "(definition -> 'tools') d where d ->> 'name' = 'notify'"
+    assert one(db, needs) == (True,)
+    assert applied(user, with_approval).worked().out == ""
+
+
+def test_pruning_removes_a_tool_that_left_the_file(user: User, db: Connection) -> None:
+    """Not one of SQL, and none that an attachment of SQL uses."""
+    applied(user, TOOL).worked()
+    db.execute(
+        "insert into agent.tool (name, kind, target, description, http) values"
+        " ('by_hand', 'http', 'https://example.com/b', 'B', '{\"method\": \"GET\"}')"
+    )
+    db.execute("select agent.attach('support_tickets', 'model=gpt-4o, name=sql, tools=[notify]')")
+    refused = applied(user, "agents: {}\n", "--prune")
+    assert (refused.code, "used by attachment sql" in refused.err) == (2, True)
+    db.execute("select agent.detach('sql')")
+    assert applied(user, "agents: {}\n", "--prune").worked().out == "- tool notify\n"
+    assert one(db, "select array_agg(name) from agent.tool where kind = 'http'") == (["by_hand"],)
+
+
+def test_what_a_tool_over_http_lacks_is_said(user: User) -> None:
+    """An unset secret and an address of the own network would fail each call."""
+    said = applied(user, TOOL).worked().err
+    assert "variable or credential HOOK_TOKEN is not set" in said
+    assert "networks" not in said
+    local = applied(user, TOOL.replace("https://example.com", "http://localhost:1")).worked().err
+    assert "Add networks: [127.0.0.1/32] to http_tools.notify." in local
+    user.writes(TOOL)
+    assert "HOOK_TOKEN" in user.types("doctor").out
+    assert "HOOK_TOKEN" not in user.types("doctor", HOOK_TOKEN="set").out

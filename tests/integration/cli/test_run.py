@@ -265,19 +265,20 @@ def test_init_does_no_harm_beside_a_daemon(user: User) -> None:
         assert daemon.ends(signal.SIGTERM) == 0
 
 
-def test_each_database_of_a_server_has_a_slot_of_its_own(user: User, empty: str) -> None:
-    """Another one has the name: the error names the option, which the daemon also takes."""
+def test_a_slot_of_another_database_is_left_alone(user: User, empty: str) -> None:
+    """Where it is named: the error names the option, which the daemon also takes."""
     slot = conninfo_to_dict(empty)["dbname"]
     user.types("init").worked()
     with empty_database(empty) as other:
-        refused = user.types("init", "--dsn", other)
+        refused = user.types("init", "--dsn", other, "--slot", "walagent")
         assert refused.code == 3
         assert "belongs to database" in refused.err
         assert "--slot NAME" in refused.err
         with psycopg.connect(other) as conn:
             assert conn.execute("select count(*) from agent.checkpoint").fetchone() == (0,)
         for command in (("init", "--new-slot"), ("wal", "drop-slot", "--yes")):
-            assert user.types(*command, "--dsn", other).code == 3, "it drops the slot of another"
+            named = (*command, "--dsn", other, "--slot", "walagent")
+            assert user.types(*named).code == 3, "it drops the slot of another"
         assert "slot walagent;" in user.types("init").worked().err
         name = f"{slot}_2"
         assert f"slot {name};" in user.types("init", "--dsn", other, "--slot", name).worked().err

@@ -1,5 +1,6 @@
 """`walagent doctor`: finds what stands in the way, and names the statement that mends it."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
 from tests.helpers.database import run_all
@@ -16,11 +18,12 @@ from tests.integration.cli.user import AGENTS, DESK, User, empty_database
 from walagent.config import AskSettings, Config, Replication
 from walagent.doctor.analyst import check_analyst
 from walagent.doctor.finding import Finding, Severity
-from walagent.doctor.replication import check_slot, check_standby
+from walagent.doctor.replication import check_keepers, check_slot, check_standby
 from walagent.doctor.server import check_server
 from walagent.postgres.lsn import Lsn
 from walagent.store.checkpoint import Checkpoint
-from walagent.store.install.server_facts import ServerFacts
+from walagent.store.install.server_facts import ServerFacts, WalKeeper, wal_keepers
+from walagent.store.sessions.connections import connect
 from walagent.wal.slots import SlotState
 
 GOOD = ServerFacts(
@@ -54,6 +57,8 @@ def test_nothing_is_found_where_all_is_well() -> None:
         (replace(GOOD, version=140012), "PostgreSQL 14.12 is not supported"),
         (replace(GOOD, slots=10), "max_replication_slots = 20"),
         (replace(GOOD, senders=10), "max_wal_senders = 20"),
+        (replace(GOOD, synchronous_names="2 (s1, *)"), "synchronous_standby_names = 'standby1'"),
+        (replace(GOOD, synchronous_names="walagent sync"), "a synchronous standby"),
         (
             replace(GOOD, plugin_libraries="test_decoding"),
             'output plugin "pgoutput"',
@@ -475,3 +480,57 @@ async def test_an_event_trigger_that_stops_the_analyst_is_named(
     assert [each.level async for each in check_analyst(conn, settings)] == [Severity.OK]
     assert [each async for each in check_analyst(conn, AskSettings(role="nobody_here"))] == []
     assert conn.info.transaction_status is TransactionStatus.IDLE
+
+
+def test_what_keeps_wal_is_named(server: str) -> None:
+    """A forgotten prepared transaction holds each slot, and no number says so."""
+    name = f"forgotten {uuid4().hex[:6]}"
+    with (
+        empty_database(server) as dsn,
+        psycopg.connect(dsn, autocommit=True) as conn,
+        psycopg.connect(dsn) as writing,
+    ):
+        conn.execute("create table t (id int)")
+        writing.execute("insert into t values (1)")
+        conn.execute("begin")
+        conn.execute("insert into t values (2)")
+        conn.execute(f"prepare transaction '{name}'".encode())
+        try:
+            found = asyncio.run(_keepers(dsn))
+            said = " ".join(f"{each.text} {each.fix}" for each in check_keepers(found, SLOT))
+        finally:
+            conn.execute(f"rollback prepared '{name}'".encode())
+        assert f"PID {writing.info.backend_pid}" in said
+    assert f'prepared transaction "{name}"' in said
+    assert f"rollback prepared '{name}'" in said
+    assert 'slot "walagent" retains 1000 B of WAL' in said
+
+
+async def _keepers(dsn: str) -> list[WalKeeper]:
+    async with await connect(dsn) as conn:
+        return await wal_keepers(conn, 0)
+
+
+def test_attachments_that_run_as_one_superuser_are_one_line(user: User) -> None:
+    """Nineteen times the same two lines hide the others."""
+    user.types("database", "migrate").worked()
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        for n in range(6):
+            conn.execute(
+                "select agent.attach('support_tickets', %s)", [f"model=gpt-4o, name=agent{n}"]
+            )
+    said = user.types("doctor").out
+    assert said.count("run as superuser") == 1
+    assert "and 3 more run as superuser" in said
+
+
+def test_the_login_that_lacks_replication_is_named(server: str, tmp_path: Path) -> None:
+    """The statement can be copied."""
+    with empty_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        name = f"reader_{uuid4().hex[:8]}"
+        conn.execute(f"create role {name} login".encode())
+        try:
+            dsns = {"DATABASE_REPLICATION_URL": make_conninfo(dsn, user=name)}
+            assert f"ALTER ROLE {name} REPLICATION" in User(tmp_path, dsn, dsns).types("doctor").out
+        finally:
+            conn.execute(f"drop role {name}".encode())

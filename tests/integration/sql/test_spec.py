@@ -123,7 +123,7 @@ async def test_a_broken_spec_says_where_it_is_broken(
 
 WRONG = [
     ("modle=fake", "WA010", 'unknown key "modle" Did you mean "model"?'),
-    ("zzzzzzzz=fake", "WA010", 'unknown key "zzzzzzzz" The closest of'),
+    ("zzzzzzzz=fake", "WA010", 'unknown key "zzzzzzzz" None of the'),
     ("name=x", "WA010", "an agent requires a model"),
     ("model=fake, agent=fake", "WA010", "agent: cannot be combined with model"),
     ("agent=fake", "WA013", 'agent "fake" does not exist'),

@@ -112,7 +112,7 @@ def test_what_fails_leaves_nothing_and_can_be_repeated(user: User, empty: str) -
     """A publication of ours is in the way."""
     change(empty, "create publication walagent_inserts")
     refused = user.types("database", "migrate")
-    assert refused.code == 2
+    assert refused.code == 3
     assert "walagent_inserts" in refused.err
     with psycopg.connect(empty) as conn:
         assert conn.execute("select to_regnamespace('agent')").fetchone() == (None,)

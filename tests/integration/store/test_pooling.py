@@ -1,14 +1,16 @@
 """Settings of a session, with and without a pooler between walagent and the server."""
 
 import asyncio
+import signal
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg import AsyncConnection, errors
 from psycopg.conninfo import make_conninfo
 
 from tests.helpers.database import role, run_all, value
-from tests.helpers.pooler import pgbouncer
+from tests.helpers.pooler import ALIAS, pgbouncer
 from tests.integration.cli.user import User, empty_database
 from walagent.errors import PreconditionError
 from walagent.store.errors import is_passing
@@ -55,6 +57,38 @@ async def test_a_pooler_of_sessions_is_accepted(dsn: str, tmp_path: Path) -> Non
     with pgbouncer(dsn, tmp_path, mode="session") as through:
         async with await connect(through) as conn:
             await check_pooling(conn, through)
+
+
+async def test_the_name_that_a_pooler_has_for_a_database_is_not_taken_for_its_name(
+    server: str, tmp_path: Path
+) -> None:
+    """The slot belongs to the database, whatever the pooler calls it."""
+    with empty_database(server) as dsn, pgbouncer(dsn, tmp_path, mode="session") as through:
+        aliased = make_conninfo(through, dbname=ALIAS)
+        User(tmp_path, aliased, {"DATABASE_REPLICATION_URL": dsn}).types("init").worked()
+        with psycopg.connect(dsn) as conn:
+            (login,) = conn.execute("select agent_internal.tools_login()").fetchone() or ("",)
+        direct = {"DATABASE_TOOLS_URL": make_conninfo(dsn, user=login)}
+        user = User(tmp_path, aliased, {"DATABASE_REPLICATION_URL": dsn, **direct})
+        assert "belongs to database" not in user.types("doctor").out
+        with user.starts("run", "--http", "off") as daemon:
+            daemon.says('"reader.streaming"')
+            daemon.ends(signal.SIGTERM)
+        user.types("wal", "drop-slot", "--yes").worked()
+        user.types("database", "uninstall", "--yes").worked()
+
+
+async def test_a_pooler_that_replaces_the_login_for_tools_is_named(
+    server: str, tmp_path: Path
+) -> None:
+    """Tools would be executed as the user that the pooler names."""
+    with empty_database(server) as dsn, pgbouncer(dsn, tmp_path, mode="session") as through:
+        User(tmp_path, dsn).types("init").worked()
+        user = User(tmp_path, through, {"DATABASE_REPLICATION_URL": dsn})
+        for command in (("doctor",), ("run", "--http", "off")):
+            refused = user.types(*command)
+            assert refused.code == 3
+            assert "a pooler replaces the user" in refused.out + refused.err
 
 
 async def test_a_direct_connection_is_accepted(dsn: str) -> None:

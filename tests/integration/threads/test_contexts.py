@@ -167,6 +167,8 @@ ESCAPES = [
     "{{ events[0].text | safe }}",
     "{{ events[0].text | forceescape }}",
     "{{ '<b>' | xmlattr }}",
+    "{% filter replace('&lt;', '<') %}{{ events[0].text }}{% endfilter %}",
+    "{% filter upper %}{{ events[0].text }}{% endfilter %}",
 ]
 
 
@@ -188,7 +190,11 @@ async def test_a_template_does_not_leave_its_sandbox(template: str) -> None:
         ("{{ events[0].data }}", ("<x>\r\ny",)),
         ("{{ events[0].text | replace('x', 'b') | indent }}", ("<x>\ny",)),
         ("{{ events[0].text | wordwrap(1) }}", ("a b c <x>",)),
-        ("{% filter upper %}{{ events[0].text }}{% endfilter %}", ("<x>\ny",)),
+        (
+            "{% macro m() %}{{ events[0].text }}{% endmacro %}{{ m() | replace('&lt;', '<') }}",
+            ("<x>",),
+        ),
+        ("{% set t %}{{ events[0].text }}{% endset %}{{ t | replace('&lt;', '<') }}", ("<x>",)),
     ],
 )
 async def test_whatever_is_printed_is_escaped(template: str, values: Sequence[str]) -> None:

@@ -37,14 +37,25 @@ def test_a_value_stays_in_its_place_of_a_url() -> None:
     assert url("?q={a}", a=":8080") == f"{HOST}/?q=%3A8080"
 
 
-@pytest.mark.parametrize("value", ["..", ".", "%2e%2e", "%2E."])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("..", ".", "%2e%2e", "%2E.", "../../admin", "a/../b", "..\\..\\admin", "%2e%2e%2fadmin"),
+        *("%252e%252e%252fadmin", "..;/admin", "a/.;x", "a%5c..%5cb"),
+    ],
+)
 def test_no_value_leads_up_the_path(value: str) -> None:
-    """Servers and clients resolve such parts, also encoded ones."""
-    if "%" in value:
-        assert "%25" in url("/u/{a}/x", a=value)
-    else:
+    """Servers, proxies and clients resolve such parts, also encoded ones, and after decoding."""
+    for template in ("/u/{a}/x", "/u/{a}", "/{a}"):
         with pytest.raises(ToolFailedError):
-            url("/u/{a}/x", a=value)
+            url(template, a=value)
+    assert url("/u/x?to={a}", a=value).startswith(f"{HOST}/u/x?to=")
+
+
+def test_dots_that_lead_nowhere_are_kept() -> None:
+    """Names of files, versions, and what only looks like a path."""
+    for value in ("a.b", "...", "1.0..2.0", ".hidden", "a;b", "50%", "a\\b"):
+        assert url("/u/{a}", a=value).startswith(f"{HOST}/u/")
     with pytest.raises(ToolFailedError):
         url("/u/.{a}/x", a=".")
 

@@ -34,7 +34,11 @@ def uninstall_(where: Where, *, demo: bool, yes: bool) -> None:
 async def _removed(session: CliSession, *, yes: bool) -> None:
     async with session.places() as places, session.connect(places) as conn:
         await _check_idle(conn)
+        session = await session.with_slot(conn)
         installed = await find_installed(conn, session.config.replication.slot)
+        for slot in installed.other_slots:
+            say(f"slot {slot} is not read and retains WAL; if it was walagent's, drop it:")
+            say(f"hint: walagent wal drop-slot --slot {slot}")
         if installed.is_nothing:
             say("there is nothing of walagent in this database")
             return

@@ -25,7 +25,8 @@ def why_(where: Where, table: str, key: str, *, as_json: bool) -> None:
 
     async def explained() -> Explanation:
         async with session.connection() as conn:
-            return await explain(conn, session.config, table, key)
+            config = (await session.with_slot(conn)).config
+            return await explain(conn, config, table, key)
 
     explanation = asyncio.run(explained())
     if as_json:

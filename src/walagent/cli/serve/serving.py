@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 import click
 
@@ -14,7 +15,7 @@ from walagent.cli.terminal.output import say
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.errors import PreconditionError, WalagentError
-from walagent.store.errors import MIGRATE
+from walagent.store.errors import FORBIDDEN, MIGRATE, translating
 from walagent.store.install.identity import check_database
 from walagent.store.install.migrate import migrate, plan_migration
 from walagent.store.install.plan import Plan
@@ -39,6 +40,8 @@ async def follow(
     """
     configure_log(session.config)
     async with prepared(session) as places:
+        async with session.connect(places) as conn:
+            session = await session.with_slot(conn)
         again = _Again(where, session, places, applying=applying)
         await once_reached(again.apply)
         listening = await _console_link(session, places, link=link, page=page)
@@ -84,6 +87,12 @@ async def execute(where: Where, session: CliSession) -> None:
         await work(session.config, places, Hooks(logins=again.read))
 
 
+# Sections of the file that are rows of the database.
+_APPLIED: Final = (
+    "models", "http_tools", "personas", "agents", "workflows", "attachments", "budgets",
+)  # fmt: skip
+
+
 class _Again:
     """Reads the file again on SIGHUP, and applies it."""
 
@@ -110,12 +119,24 @@ class _Again:
     async def apply(self) -> None:
         """Apply models, agents and attachments of the file as it was last read."""
         config = self._session.config
-        if not self._applying or not (config.models or config.agents or config.attachments):
+        if not self._applying or not any(getattr(config, part) for part in _APPLIED):
             return
         from walagent.apply.apply import apply
 
-        async with self._session.connect(self._places) as conn, conn.transaction():
-            await apply(conn, config)
+        async with self._session.connect(self._places) as conn:
+            try:
+                with translating():
+                    async with conn.transaction():
+                        await apply(conn, config)
+            except PreconditionError as error:
+                if error.sqlstate != FORBIDDEN:
+                    raise
+                raise PreconditionError(
+                    str(error),
+                    hint="The daemon's login cannot apply the file: start it with --no-apply, and"
+                    " run walagent apply as a developer.",
+                    sqlstate=error.sqlstate,
+                ) from error
 
 
 @asynccontextmanager

@@ -1,17 +1,22 @@
-"""`walagent apply`: models, agents, workflows, attachments and budgets from a file."""
+"""`walagent apply`: tools, models, agents, workflows, attachments and budgets from a file."""
 
 import asyncio
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
+from typing import cast
 
 import click
 
 from walagent.apply.apply import Difference, apply
 from walagent.cli.session import Where, open_session, where_options
 from walagent.cli.terminal.output import cell, json_option, print_json, say
+from walagent.config.environment import Environment
 from walagent.config.loading import DEFAULT_FILE
 from walagent.errors import ConfigError
 from walagent.telemetry import log
+from walagent.workers.host_rules import missing_for_tools
 
 
 @click.command("apply")
@@ -26,12 +31,12 @@ from walagent.telemetry import log
 @click.option(
     "--prune",
     is_flag=True,
-    help="Remove file-managed attachments and budgets not in this file.",
+    help="Remove file-managed attachments, budgets and HTTP tools not in this file.",
 )
 @json_option()
 @where_options
 def apply_(where: Where, file: Path | None, *, dry_run: bool, prune: bool, as_json: bool) -> None:
-    """Apply models, agents, workflows, attachments and budgets from a file.
+    """Apply tools, models, agents, workflows, attachments and budgets from a file.
 
     apply is idempotent and runs in one transaction: after an error, nothing has changed.  Entries
     are identified by name.  Attachments made in SQL are not changed.
@@ -56,6 +61,8 @@ def apply_(where: Where, file: Path | None, *, dry_run: bool, prune: bool, as_js
         for difference in differences:
             show(difference)
         say(summary(differences, dry_run=dry_run))
+        for text, fix in missing_for_tools(session.config, Environment.of_process()):
+            say(f"warning: {text}\n  hint: {fix}")
 
 
 def document(difference: Difference) -> dict[str, object]:
@@ -75,8 +82,8 @@ def show(difference: Difference) -> None:
     sign = {"create": "+", "change": "~", "detach": "-", "remove": "-"}[difference.action]
     click.echo(f"{sign} {difference.kind} {cell(difference.name)}")
     if difference.action == "change":
-        for name, (old, new) in difference.fields.items():
-            click.echo(f"    {name}: {_short(old)} → {_short(new)}")
+        for name, (old, new) in _members(difference.fields):
+            click.echo(f"    {name}: {' → '.join(_short(old, new))}")
     if difference.note:
         click.echo(f"    note: {difference.note}")
 
@@ -94,6 +101,30 @@ def summary(differences: list[Difference], *, dry_run: bool) -> str:
     return f"{', '.join(counts)}{' (dry run: rolled back)' if dry_run else ''}"
 
 
-def _short(value: object, most: int = 60) -> str:
-    text = cell(value) if value is not None else "-"
-    return text if len(text) <= most else f"{text[:most]}…"
+def _members(
+    fields: Mapping[str, tuple[object, object]],
+) -> Iterator[tuple[str, tuple[object, object]]]:
+    """Name the members that differ of two objects: `http.headers.Authorization`."""
+    for name, (old, new) in fields.items():
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            was, becomes = cast("Mapping[str, object]", old), cast("Mapping[str, object]", new)
+            yield from _members(
+                {
+                    f"{name}.{key}": (was.get(key), becomes.get(key))
+                    for key in dict.fromkeys([*was, *becomes])
+                    if was.get(key) != becomes.get(key)
+                }
+            )
+        else:
+            yield name, (old, new)
+
+
+def _short(old: object, new: object, most: int = 60) -> Iterator[str]:
+    """Shorten two texts so that where they differ can be seen."""
+    texts = ["-" if value is None else cell(value) for value in (old, new)]
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
+    start = max(0, same - most // 2)
+    for text in texts:
+        begin = start if len(text) > most else 0
+        end = begin + most
+        yield f"{'…' if begin else ''}{text[begin:end]}{'…' if len(text) > end else ''}"

@@ -36,7 +36,8 @@ def doctor_(where: Where, *, probe: bool, as_json: bool) -> None:
 
     async def examined() -> list[Finding]:
         async with session.places() as places, session.connect(places) as conn:
-            return [each async for each in examine(conn, places, session.config, probe=probe)]
+            config = (await session.with_slot(conn)).config
+            return [each async for each in examine(conn, places, config, probe=probe)]
 
     findings = asyncio.run(examined())
     if not as_json:

@@ -82,6 +82,7 @@ async def _prepared(
     """Prepare the database; for questions, return what is missing for a slot."""
     async with session.places(create=True) as places, session.connect(places) as conn:
         await check_pooling(conn, places.dsn)
+        session = await session.with_slot(conn)
         facts = await read_server(conn)
         if not analyst and facts.wal_level != "logical":  # before anything is changed
             raise PreconditionError(

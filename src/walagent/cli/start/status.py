@@ -55,8 +55,9 @@ def status_(where: Where, *, as_json: bool) -> None:
 
 async def _read(session: CliSession) -> Found:
     """Read everything in one connection, by the statements of lists and checks."""
-    slot = session.config.replication.slot
     async with session.connection() as conn:
+        session = await session.with_slot(conn)
+        slot = session.config.replication.slot
         shown = await status.show_status(conn, slot)
         problems = await _problems(conn, session.config)
         waiting = await _read_waiting(conn, shown, slot)
@@ -108,7 +109,7 @@ async def _problems(conn: Connection, config: Config) -> list[dict[str, str]]:
     slot = await inspect_slot(conn, config.replication.slot)
     checkpoint = await checkpoints.read_checkpoint(conn, config.replication.slot)
     gaps = await listings.list_gaps(conn)
-    found = [*check_slot(config, conn.info.dbname, slot, checkpoint), *check_gaps(gaps)]
+    found = [*check_slot(config, slot.here if slot else "", slot, checkpoint), *check_gaps(gaps)]
     return [
         {"text": each.text, "fix": each.fix} for each in found if each.level is Severity.PROBLEM
     ]

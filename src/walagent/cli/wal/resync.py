@@ -72,7 +72,7 @@ def resync_(  # noqa: PLR0913 - the options
     given = dict(_named(word) for word in named)
     fallback = None if default is None else read_choice(default)
     margin = _margin(overlap)
-    gaps, candidates = asyncio.run(_look(session))
+    session, gaps, candidates = asyncio.run(_look(session))
     if not gaps:
         say(f"slot {session.config.replication.slot} is valid and there is no open gap")
         return
@@ -86,10 +86,13 @@ def resync_(  # noqa: PLR0913 - the options
     _report(session, done, as_json=as_json)
 
 
-async def _look(session: CliSession) -> tuple[Sequence[Gap], Sequence[ResyncCandidate]]:
+async def _look(
+    session: CliSession,
+) -> tuple[CliSession, Sequence[Gap], Sequence[ResyncCandidate]]:
     async with session.places() as places, session.connect(places) as conn:
+        session = await session.with_slot(conn)
         gaps = await find_gaps(conn, places.replication_dsn, session.config.replication)
-        return gaps, await resyncing.candidates(conn)
+        return session, gaps, await resyncing.candidates(conn)
 
 
 async def _resync(session: CliSession, plan: GapPlan) -> ResyncResult:
@@ -143,7 +146,7 @@ def _choose(
 ) -> dict[str, GapChoice]:
     """Return the choice for each attachment: from the options, else from a prompt."""
     choices = dict(given)
-    missing = [each for each in candidates if each.name not in given]
+    missing = [each for each in candidates if each.name not in given and not each.in_threads]
     if default is not None:
         choices |= {each.name: default for each in missing}
     elif missing and not sys.stdin.isatty():

@@ -8,7 +8,14 @@ from typing import Final
 import click
 
 from walagent.cli.exit_codes import FAILED
-from walagent.cli.session import Where, ask, open_session, slot_option, where_options
+from walagent.cli.session import (
+    CliSession,
+    Where,
+    ask,
+    open_session,
+    slot_option,
+    where_options,
+)
 from walagent.cli.terminal.output import done, json_option, json_result, print_json, say
 from walagent.cli.terminal.table import Below, Row, Screen, column, print_rows
 from walagent.errors import ConfigError
@@ -96,6 +103,11 @@ def check_(where: Where, *, whole: bool, as_json: bool) -> None:
         sys.exit(FAILED)
 
 
+async def _with_slot(session: CliSession) -> CliSession:
+    async with session.connection() as conn:
+        return await session.with_slot(conn)
+
+
 @click.command("drop-slot")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_result
@@ -106,7 +118,7 @@ def drop_slot_(where: Where, *, yes: bool) -> None:
 
     Changes committed until a new slot exists start no run.
     """
-    session = open_session(where)
+    session = asyncio.run(_with_slot(open_session(where)))
     name = session.config.replication.slot
     if not yes:
         click.confirm(

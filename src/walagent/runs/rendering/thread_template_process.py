@@ -32,7 +32,8 @@ def escaped(value: object) -> object:
 
 def render(template: str, values: Mapping[str, Any]) -> str:
     """Render a template in the sandbox."""
-    from jinja2 import StrictUndefined  # noqa: PLC0415 - in the process of the template alone
+    from jinja2 import StrictUndefined, TemplateSyntaxError  # noqa: PLC0415 - in this process alone
+    from jinja2.nodes import FilterBlock  # noqa: PLC0415
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
     environment = ImmutableSandboxedEnvironment(
@@ -40,6 +41,10 @@ def render(template: str, values: Mapping[str, Any]) -> str:
     )
     for name in _RAW:  # they mark a text as escaped, or escape it in another way
         del environment.filters[name]  # pyright: ignore[reportUnknownMemberType]
+    for block in environment.parse(template).find_all(FilterBlock):
+        raise TemplateSyntaxError(
+            "a filter block would change what is escaped; use the filter on a value", block.lineno
+        )
     printed: list[str] = []
     size = 0
     for part in environment.from_string(template).generate(**values):

@@ -1,5 +1,7 @@
 """Create or upgrade the schema: find what a database lacks, and apply it in one transaction."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from psycopg import AsyncConnection, Error, sql
@@ -14,6 +16,7 @@ from walagent.store.install.files import SchemaFiles, find_files
 from walagent.store.install.lock import lock_migrations
 from walagent.store.install.owners import restore_owners
 from walagent.store.install.plan import Plan, plan_of
+from walagent.store.install.state import read_state
 
 Connection = AsyncConnection[Any]
 
@@ -26,6 +29,11 @@ select pg_has_role(e.extowner, 'usage')
   from pg_extension e where e.extname = %s
 """
 
+REMOVE = (
+    "Run walagent database uninstall to remove what is left, then walagent init. To keep agents and"
+    " runs, restore the schemas from a backup instead."
+)
+
 
 async def plan_migration(conn: Connection, files: SchemaFiles | None = None) -> Plan:
     """Return what the database lacks of the schema.
@@ -34,16 +42,34 @@ async def plan_migration(conn: Connection, files: SchemaFiles | None = None) -> 
         files: of another version; None: those of this installation.
 
     Raises:
-        PreconditionError: the database is newer than this walagent, or an upgrade was edited.
+        PreconditionError: the database is newer than this walagent, an upgrade was edited, or parts
+            of the schema were dropped that only `walagent database uninstall` can bring in order.
     """
+    files = files or find_files()
     with translating():
         applied = await read_applied(conn)
-    if applied is None:
+        state = await read_state(conn, files)
+    if applied is None and not state.is_ours:
         raise PreconditionError(
             'schema "agent" exists, but walagent did not create it',
             hint="Use another database, or run drop schema agent cascade if it is not needed.",
         )
-    return plan_of(files or find_files(), applied, __version__)
+    if applied == {} and not state.is_empty:
+        left = ", ".join(state.left)
+        raise PreconditionError(f"walagent was removed incompletely: {left} is left", hint=REMOVE)
+    if applied is None or (applied and state.missing):
+        raise PreconditionError(
+            f"walagent's schema is incomplete: {_few(state.missing)} does not exist", hint=REMOVE
+        )
+    plan = plan_of(files, applied, __version__)
+    if state.dropped_code and not plan:
+        return replace(plan, code=files.code)
+    return plan
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more tables" if len(names) > 1 else ""
+    return f"{names[0] if names else 'schema agent_internal'}{more}"
 
 
 async def migrate(conn: Connection, files: SchemaFiles | None = None) -> Plan:

@@ -23,10 +23,21 @@ select array(select s.slot_name::text from pg_replication_slots s
               order by 1),
        array(select pubname::text from pg_publication where pubname = any (%(publications)s)
               order by 1),
-       array(select nspname::text from pg_namespace
+       array(select nspname::text from pg_namespace n
               where nspname = any (%(schemas)s)
+                    and (nspname <> 'agent'
+                         or obj_description(n.oid, 'pg_namespace') like 'walagent: %%'
+                         or exists (select from pg_class c where c.relnamespace = n.oid
+                                       and c.relname in ('attachment', 'migration')))
                  or obj_description(oid, 'pg_namespace') = %(compat)s
               order by 1)
+"""
+_UNREAD = """
+select s.slot_name::text
+  from pg_replication_slots s
+ where s.database = current_database() and not s.active and not s.temporary
+   and s.plugin in ('pgoutput', 'wal2json') and s.slot_name <> all (%(slots)s::text[])
+ order by 1
 """
 # Own roles that nobody else uses: they own trampolines at most, have privileges in no other
 # database, no role is a member of them but the one that removes them, and they have no session.
@@ -99,6 +110,7 @@ class Installed:
     Args:
         roles: those that nobody else uses.
         dependents: what is not walagent's and would be dropped with it: views, functions, …
+        other_slots: of this database, that nothing reads: walagent's, if its checkpoint was lost.
     """
 
     slots: Sequence[str]
@@ -106,6 +118,7 @@ class Installed:
     schemas: Sequence[str]
     roles: Sequence[str]
     dependents: Sequence[str]
+    other_slots: Sequence[str] = ()
 
     @property
     def is_nothing(self) -> bool:
@@ -138,7 +151,9 @@ async def find_installed(conn: Connection, slot: str) -> Installed:
         before = await _others(conn, schemas)
         await _drop_schemas(conn, schemas)
         dependents = sorted(before - await _others(conn, schemas))
-    return Installed(slots, publications, schemas, roles, dependents)
+    cursor = await conn.execute(_UNREAD, {"slots": slots})
+    others = [row[0] for row in await cursor.fetchall()]
+    return Installed(slots, publications, schemas, roles, dependents, others)
 
 
 async def connected_daemons(conn: Connection) -> list[str]:

@@ -33,6 +33,7 @@ class ServerFacts:
     superuser: bool
     migrated: bool
     standby_slots: str | None = None  # synchronized_standby_slots; None: no such setting
+    synchronous_names: str = ""  # synchronous_standby_names
     # The functions that write a logical message, and whether anyone, and this role, may call them.
     message_functions: str = ""
     anyone_may_send: bool = False
@@ -122,6 +123,28 @@ async def read_tools_login(conn: Connection, name: str) -> LoginFacts:
     facts = await cursor.fetchone()
     assert facts is not None  # noqa: S101 - a left join of one row returns one row
     return facts
+
+
+@dataclass(frozen=True, slots=True)
+class WalKeeper:
+    """A transaction that is open: no slot advances past its start.
+
+    Args:
+        prepared: its name, if it was prepared.
+    """
+
+    pid: int | None
+    prepared: str | None
+    database: str
+    application: str
+    age: float  # seconds
+
+
+async def wal_keepers(conn: Connection, seconds: float) -> list[WalKeeper]:
+    """Return transactions that have written and are open for longer than *seconds*."""
+    cursor = conn.cursor(row_factory=class_row(WalKeeper))
+    await cursor.execute(query("wal_keepers"), {"seconds": seconds})
+    return await cursor.fetchall()
 
 
 async def models_in_use(conn: Connection) -> list[str]:

@@ -16,6 +16,11 @@ from walagent.store.role_reader import RoleReader, RoleStatement
 
 Connection = AsyncConnection[Any]
 
+_CHANGED_AT = sql.SQL(
+    "case when current_setting('track_commit_timestamp') = 'on'"
+    " then pg_xact_commit_timestamp(t.xmin) end"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedTable:
@@ -94,10 +99,14 @@ async def attached_to(conn: Connection, relation: int) -> list[AttachmentState]:
     ]
 
 
-async def runs_of(conn: Connection, table: KeyedTable, key: str) -> list[RowRun]:
-    """Return the latest runs of a row, newest first."""
+async def runs_of(conn: Connection, table: KeyedTable, keys: Sequence[str]) -> list[RowRun]:
+    """Return the latest runs of a row, newest first.
+
+    Args:
+        keys: the texts that its key can have.
+    """
     cursor = conn.cursor(row_factory=class_row(RowRun))
-    given = {"key": key, "schema": table.schema, "table": table.name}
+    given = {"keys": list(keys), "schema": table.schema, "table": table.name}
     await cursor.execute(query("explain_runs"), given)
     return await cursor.fetchall()
 
@@ -111,8 +120,41 @@ async def reader_state(conn: Connection, slot: str) -> ReaderState:
     return state
 
 
-async def present_row(
+async def readable_columns(conn: Connection, table: KeyedTable, role: str) -> list[str] | None:
+    """Return the columns that a role can read; None: all, and those of the system."""
+    cursor = await conn.execute(
+        query("readable_columns"), {"schema": table.schema, "table": table.name, "role": role}
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def texts_of_key(
     reader: RoleReader, run_as: str, table: KeyedTable, key: Sequence[str]
+) -> list[list[str]]:
+    """Return for each key column the texts that PostgreSQL has for the value that was given."""
+    texts = sql.SQL(", ").join(
+        sql.SQL(
+            "jsonb_build_array(wanted.{0}::text, to_jsonb(wanted.{0}) #>> '{{}}',"
+            " rtrim(wanted.{0}::text))"
+        ).format(sql.Identifier(name))
+        for name in table.key_columns
+    )
+    statement = sql.SQL(
+        "select jsonb_build_array({texts})::text"
+        "  from jsonb_populate_record(null::{table}, $1) wanted"
+    ).format(table=sql.Identifier(table.schema, table.name), texts=texts)
+    wanted = dict(zip(table.key_columns, key, strict=True))
+    found = await reader.read(RoleStatement(run_as, statement.as_bytes(), wanted))
+    return json.loads(found) if found is not None else []
+
+
+async def present_row(
+    reader: RoleReader,
+    run_as: str,
+    table: KeyedTable,
+    key: Sequence[str],
+    columns: Sequence[str] | None = None,
 ) -> CurrentRow | None:
     """Read the row with this primary key as *run_as*; None if the role sees no such row.
 
@@ -120,16 +162,22 @@ async def present_row(
 
     Args:
         key: one text for each key column, which PostgreSQL parses as the column's type.
+        columns: those that the role can read; None: all.
     """
     same = sql.SQL(" and ").join(
         sql.SQL("t.{0} = wanted.{0}").format(sql.Identifier(name)) for name in table.key_columns
     )
+    values, at = sql.SQL("to_jsonb(t)"), _CHANGED_AT
+    if columns is not None:  # the columns of the system are read with a right on the whole table
+        members = sql.SQL(", ").join(
+            sql.SQL("{}::text, t.{}").format(sql.Literal(name), sql.Identifier(name))
+            for name in columns
+        )
+        values, at = sql.SQL("jsonb_build_object({})").format(members), sql.SQL("null")
     statement = sql.SQL(
-        "select jsonb_build_array(to_jsonb(t),"
-        "       case when current_setting('track_commit_timestamp') = 'on'"
-        "            then pg_xact_commit_timestamp(t.xmin) end)::text"
+        "select jsonb_build_array({values}, {at})::text"
         "  from {table} t, jsonb_populate_record(null::{table}, $1) wanted where {same}"
-    ).format(table=sql.Identifier(table.schema, table.name), same=same)
+    ).format(table=sql.Identifier(table.schema, table.name), same=same, values=values, at=at)
     wanted = dict(zip(table.key_columns, key, strict=True))
     try:
         found = await reader.read(RoleStatement(run_as, statement.as_bytes(), wanted))
@@ -141,5 +189,5 @@ async def present_row(
         ) from error
     if found is None:
         return None
-    values, changed_at = json.loads(found)
-    return CurrentRow(values, datetime.fromisoformat(changed_at) if changed_at else None)
+    present, changed_at = json.loads(found)
+    return CurrentRow(present, datetime.fromisoformat(changed_at) if changed_at else None)

@@ -8,7 +8,7 @@ again.
 
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -164,10 +164,23 @@ class ToolConnection:
 
 
 class ToolConnections:
-    """A pool of connections of the tools' login, and that of the worker."""
+    """A pool of connections of the tools' login, and that of the worker.
 
-    def __init__(self, worker: Pool, pool: Pool, login: ToolsLogin) -> None:
+    Args:
+        catalog: gives a connection on which statements are checked, of the worker's login; default
+            one of the worker's.  It is given if all others are in one transaction, of a trial.
+    """
+
+    def __init__(
+        self,
+        worker: Pool,
+        pool: Pool,
+        login: ToolsLogin,
+        catalog: Callable[[], AbstractAsyncContextManager[Connection]] | None = None,
+    ) -> None:
         self.worker = worker
+        self.catalog = catalog or worker.connection
+        self.is_one_transaction = catalog is not None
         self._pool = pool
         self._login = login
 
@@ -255,9 +268,27 @@ async def open_tool_connections(
         yield ToolConnections(pool, tools, login)
 
 
+async def try_login(dsn: str) -> None:
+    """Log in, and see that a pooler does not log in as another role.
+
+    Raises:
+        PreconditionError: the server rejects the login, or a pooler replaces it.
+    """
+    async with await connect(dsn, application="walagent tools") as conn:
+        cursor = await conn.execute("select session_user::text")
+        (found,) = await cursor.fetchone() or ("",)
+        if found != conn.info.user:
+            raise PreconditionError(
+                f'the connection of login "{conn.info.user}" is one of role "{found}":'
+                " a pooler replaces the user",
+                hint="Remove user= from the pooler's entry for this database, or set"
+                " DATABASE_TOOLS_URL to reach PostgreSQL without it.",
+            )
+
+
 async def _check_login(pool: Pool, login: ToolsLogin, dsn: Callable[[], str]) -> None:
     try:
-        await (await connect(dsn(), application="walagent tools")).close()
+        await try_login(dsn())
     except LoginRefusedError as error:
         async with pool.connection() as conn:
             await log_in(conn, login, dsn, error)
@@ -276,7 +307,7 @@ async def log_in(
     if missing:
         raise _refused(login, error, missing) from error
     try:
-        await (await connect(dsn(), application="walagent tools")).close()
+        await try_login(dsn())
     except LoginRefusedError as again:
         raise _refused(login, again, "") from again
 

@@ -12,6 +12,6 @@ select r.id,
        r.created_at
   from agent.run r
        left join agent.attachment a on a.id = r.attachment_id
- where r.key = %(key)s and r.change ->> 'schema' = %(schema)s and r.change ->> 'table' = %(table)s
+ where r.key = any (%(keys)s) and r.change ->> 'schema' = %(schema)s and r.change ->> 'table' = %(table)s
  order by r.id desc
  limit 20

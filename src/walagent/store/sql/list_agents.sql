@@ -28,13 +28,6 @@ select g.name as agent,
        left join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
        left join lateral (select * from agent.backfill l where l.attachment_id = a.id
                            order by l.generation desc limit 1) b on true
-       left join (select attachment_id,
-                         count(*) filter (where state = 'pending') as pending,
-                         count(*) filter (where state = 'running') as running,
-                         count(*) filter (where state in ('waiting_approval', 'waiting_retry', 'needs_review')) as waiting,
-                         count(*) filter (where state in ('failed', 'dead')) as failed
-                    from agent.run
-                   where state not in ('succeeded', 'cancelled', 'skipped')
-                   group by attachment_id) r on r.attachment_id = a.id
+       left join agent_internal.unfinished_runs() r on r.attachment_id = a.id
  where g.tenant = agent.current_tenant()
  order by g.name, a.name

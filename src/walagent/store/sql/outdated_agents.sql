@@ -5,8 +5,7 @@ select distinct a.agent
        join agent.tool t on t.name = d ->> 'name' and t.scope = '' and t.kind = d ->> 'kind'
  where a.tenant = agent.current_tenant() and t.kind in ('mcp', 'http')
    and (d ->> 'fingerprint' is distinct from t.fingerprint
-        or t.kind = 'http' and (d -> 'http', d ->> 'target', d ->> 'description')
-                               is distinct from (t.http, t.target, t.description)
+        or t.kind = 'http' and d ->> 'version' is distinct from t.version::text
         or d ->> 'effect' is distinct from t.effect
         or (d ->> 'timeout')::numeric is distinct from t.timeout_seconds)
  order by 1
