@@ -175,7 +175,11 @@ begin
         update agent.task t set assignee = hand_over."to", updated_at = agent_internal.now() where t.tenant = _of.tenant and t.id = _of.id;
     end if;
     perform agent_internal.post_event(_me.thread_id, 'text', _me.principal, jsonb_strip_nulls(jsonb_build_object(
-        'text', hand_over.note, 'kind', 'hand_over', 'to', hand_over."to", 'about', hand_over.task)));
+        'text', hand_over.note, 'kind', 'hand_over', 'to', hand_over."to", 'about', hand_over.task)),
+        -- Of an agent: its turn, by which others see that no person wrote it.
+        (select r.id from agent.run r
+          where r.tenant = _me.tenant and r.kind = 'turn' and r.state = 'running' and r.principal = _me.principal
+            and r.ordering_key = _me.thread_id::text order by r.id desc limit 1));
 end;
 $$;
 comment on function agent.hand_over(uuid, name, text, uuid) is 'Hand work over to another member of a thread';

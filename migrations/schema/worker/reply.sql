@@ -102,25 +102,29 @@ begin
                 where e.type = 'tool_use' and e.author = _turn.principal
            ) m
      where e.size <= _bytes or e.number = _upto;
-    with reply as (
-        select s.seq, p ->> 'text' as text, p ->> 'call' as call_id, p ->> 'name' as tool, p -> 'arguments' as arguments, n,
-               (select d.content from agent.step d where d.run_id = _turn.id and d.kind = 'result' and d.content ->> 'call_id' = p ->> 'call') as result
+    -- A call with its result, in the order of results, as the events have them in the next turn: the provider knows the start.
+    with said as (
+        select s.seq, 0 as place, jsonb_build_object('role', 'assistant', 'content', string_agg(p ->> 'text', '' order by n)) as message
           from agent.step s cross join jsonb_array_elements(s.content -> 'parts') with ordinality as x (p, n)
-         where s.run_id = _turn.id and s.kind = 'reply'
-    ), said as (
-        select r.seq, 0 as place, 0::bigint as n, jsonb_strip_nulls(jsonb_build_object(
-                   'role', 'assistant', 'content', string_agg(r.text, '' order by r.n),
-                   'tool_calls', jsonb_agg(agent_internal.openai_call(r.call_id, r.tool, r.arguments) order by r.n) filter (where r.result is not null)))
-               as message
-          from reply r group by r.seq having count(r.text) + count(r.result) > 0
+         where s.run_id = _turn.id and s.kind = 'reply' and p ? 'text'
+         group by s.seq
         union all
-        select r.seq, 1, r.n, jsonb_build_object('role', 'tool', 'tool_call_id', r.call_id, 'content', r.result -> 'content')
-          from reply r where r.result is not null
+        select d.seq, m.place, m.message
+          from agent.step d
+               cross join lateral (
+                   select p from agent.step s cross join jsonb_array_elements(s.content -> 'parts') p
+                    where s.run_id = _turn.id and s.kind = 'reply' and p ->> 'call' = d.content ->> 'call_id' limit 1) c
+               cross join lateral (
+                   select 0 as place, jsonb_build_object('role', 'assistant', 'content', null, 'tool_calls', jsonb_build_array(
+                              agent_internal.openai_call(p ->> 'call', p ->> 'name', p -> 'arguments'))) as message
+                   union all
+                   select 1, jsonb_build_object('role', 'tool', 'tool_call_id', p ->> 'call', 'content', d.content -> 'content')) m
+         where d.run_id = _turn.id and d.kind = 'result'
         union all
-        select s.seq, 0, 0, jsonb_build_object('role', 'user', 'content', s.content -> 'text')
+        select s.seq, 0, jsonb_build_object('role', 'user', 'content', s.content -> 'text')
           from agent.step s where s.run_id = _turn.id and s.kind = 'note' and s.content ? 'text'
     )
-    select jsonb_agg(s.message order by s.seq, s.place, s.n) into _own from said s;
+    select jsonb_agg(s.message order by s.seq, s.place) into _own from said s;
     return case when _thread.summary is null then '[]'::jsonb
                 else jsonb_build_array(jsonb_build_object('role', 'user', 'content', 'Summary of earlier messages: ' || _thread.summary)) end
            || coalesce(_past, '[]') || coalesce(_own, '[]');

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Final
 
 from walagent.ask.results import StepResult
+from walagent.ask.verify import has_word
 from walagent.rows.rows import Rows
 
 _MOST: Final = 5  # numbers that a note names
@@ -49,13 +50,24 @@ _OTHER: Final = re.compile(
 )
 _FIRST: Final = re.compile(r"\b(?:top|first|last|next|least|largest|smallest)\s$", re.IGNORECASE)
 _YEAR: Final = re.compile(
-    r"\b(?:in|since|of|for|year|from|to|until|through|during|and|by|before|after)\s$", re.IGNORECASE
+    r"\b(?:in|since|of|for|year|from|to|until|through|during|and|by|before|after)\s$|\s\s$",
+    re.IGNORECASE,
 )
 _ABOUT: Final = re.compile(
     r"(?:about|around|roughly|approximately|approx\.|some|nearly|almost|over|under|than|circa|ca\."
     r"|rund|etwa|fast|knapp|~|≈)\s*$",
     re.IGNORECASE,
 )
+# What a text may convert a column to, by a word of its name.
+_UNITS: Final[Sequence[tuple[re.Pattern[str], Sequence[float]]]] = (
+    (re.compile(r"cents?|pence|minor"), (100,)),
+    (re.compile(r"seconds?|secs?|s"), (60, 3600, 86400)),
+    (re.compile(r"minutes?|mins?"), (60, 1440)),
+    (re.compile(r"hours?|h"), (24,)),
+    (re.compile(r"ms|milliseconds?|g|grams?|m|meters?|metres?"), (1000,)),
+    (re.compile(r"bytes?|size"), (2**10, 2**20, 2**30, 2**40, 1e3, 1e6, 1e9, 1e12)),
+)
+_DURATION: Final = re.compile(r"-?(?:(\d+) days? )?-?(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 _PERCENT: Final = ("%", "percent", "prozent", "pct")
 _TIMES: Final = ("x", "times", "fold", "mal")
 _PLAIN: Final = re.compile(r"-?\d+(?:\.\d+)?")
@@ -141,7 +153,7 @@ def _figures(text: str, most: int = 0) -> Iterator[_Figure]:
         digits, after = found["digits"], found["after"].strip().casefold()
         before = clean[max(0, found.start() - 16) : found.start()]
         if re.fullmatch(r"(?:19|20)\d\d", digits) and _YEAR.search(before):
-            continue
+            continue  # also after Q3, which is blank now
         scale = _SCALES.get(after, 0)
         ranges = list(_read(digits, scale, about=bool(_ABOUT.search(before))))
         if _FIRST.search(before) and any(high <= most + 1 for _, high in ranges):
@@ -176,6 +188,10 @@ def _of_rows(rows: Rows) -> Iterator[float]:
         for text in row:
             if text is not None:
                 yield from map(float, _PLAIN.findall(text))
+            if (found := _DURATION.fullmatch(text or "")) is not None:
+                days, hours, minutes, seconds = (float(each or 0) for each in found.groups())
+                total = seconds + 60 * (minutes + 60 * (hours + 24 * days))
+                yield from (total / unit for unit in (1, 60, 3600, 86400))
 
 
 def _number(text: str | None) -> float | None:
@@ -196,6 +212,7 @@ def _columns(rows: Rows) -> Sequence[Sequence[float]]:
 def _derive(rows: Rows, amounts: list[float], ratios: list[float]) -> None:
     """Add what can be computed from one result; nothing of a total if rows were left out."""
     columns = _columns(rows)
+    _convert(rows, columns, amounts)
     for n, numbers in enumerate(columns if not rows.lacks_rows else ()):
         values = [row[n] for row in rows.texts]
         counts = Counter(values)  # rows with the same value
@@ -210,6 +227,17 @@ def _derive(rows: Rows, amounts: list[float], ratios: list[float]) -> None:
     for row in rows.texts[:_PAIRS]:
         found = [number for text in row[:_COLUMNS] if (number := _number(text)) is not None]
         _pair(found, amounts, ratios)
+
+
+def _convert(rows: Rows, columns: Sequence[Sequence[float]], amounts: list[float]) -> None:
+    """Add values and totals in larger units: euros of cents, hours of minutes."""
+    for name, numbers in zip(rows.names, columns, strict=True):
+        whole = (
+            [] if rows.lacks_rows or not numbers else [sum(numbers), sum(numbers) / len(numbers)]
+        )
+        for words, units in _UNITS:
+            if has_word(words, name):
+                amounts += [each / unit for each in (*numbers, *whole) for unit in units]
 
 
 def _compare(rows: Sequence[Rows], amounts: list[float], ratios: list[float]) -> None:

@@ -301,6 +301,11 @@ _DATABASE: Final = Group(
                 Command("remove", "database.compat", "Drop the schemas."),
             ),
         ),
+        Group(
+            "extension",
+            "The schema as an extension of a self-managed server.",
+            (Command("install", "database.extension", "Write the extension's files."),),
+        ),
     ),
 )
 
@@ -341,6 +346,7 @@ MOVED: Final = {
     "guard": "database guard",
     "uninstall": "database uninstall",
     "compat": "database",
+    "extension": "database extension",
     "attach": "agents attach",
     "detach": "agents detach",
     "pause": "agents pause",

@@ -93,14 +93,18 @@ $$;
 create or replace trigger change_role_grant instead of update or delete on aos_auth.role_grant
     for each row execute function aos_auth.change_role_grant();
 
--- With the owner's rights, after aos_auth.enter_as_admin().
+-- With the owner's rights, as an admin of that tenant.  Its settings say who must approve what: they stay the operator's.
 create or replace function aos_auth.update_tenant()
     returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform aos_auth.enter(old.tenant_id);
-    update agent.tenant t set display_name = new.display_name, settings = new.settings
-     where t.name = aos_auth.enter_as_admin();
+    if aos_auth.enter(old.tenant_id) is distinct from old.name or not agent.has_role('admin') then
+        raise exception 'principal "%" is not an admin of tenant "%"', agent.current_principal(), old.name using errcode = '42501';
+    elsif (new.tenant_id, new.name, new.is_active, new.settings) is distinct from (old.tenant_id, old.name, old.is_active, old.settings) then
+        raise exception 'only the display name of a tenant can be changed here' using errcode = '42501',
+            hint = 'The operator changes its settings: update agent.tenant.';
+    end if;
+    update agent.tenant t set display_name = new.display_name where t.id = old.tenant_id;
     return new;
 end;
 $$;

@@ -27,7 +27,9 @@ async def test_who_made_a_tenant_administers_it(conn: AsyncConnection, dsn: str)
         )
         token = await value(a, "select aos_auth.create_token(%s, 'mine')", ann)
         await run_all(conn, "update agent.tool set risk = 'critical' where name = 'web_search'")
-        await a.execute("""update aos_auth.tenant set settings = '{"approve_from": "high"}'""")
+        settings = """set settings = '{"approve_from": "high"}' where name = 'corp'"""
+        await refused(a, f"update aos_auth.tenant {settings}", state="42501")
+        await run_all(conn, f"update agent.tenant {settings}")
         turn = await value(a, "select aos_agent.send_message(%s, 'How?')", talk)
         call = "select aos_agent.process_tool_call(%s, 'web_search', '{\"query\": \"x\"}')"
         assert (await value(a, call, turn))["status"] == "awaiting_approval"

@@ -377,6 +377,26 @@ async def test_a_trigger_does_not_act_as_the_worker_at_the_commit(
     await run_all(conn, f"drop owned by {owner} cascade; drop role {owner}")
 
 
+async def test_the_messages_of_a_turn_begin_as_those_before_it(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Byte for byte, so that the provider's cache holds: a denied call, and one done later."""
+    async with desk(conn, dsn) as d:
+        turn = await d.start("Look it up.")
+        ready = await d.call("process_tool_call", turn, "look_up", b'{"query": "x"}')
+        assert ready["status"] == "ready"
+        denied = await d.call("process_tool_call", turn, "rm", b"{}")
+        assert denied["status"] == "denied"
+        await d.call("record_tool_result", turn, "look_up", b'"found"')
+        before = (await d.call("run_turn", turn))["messages"]
+        assert [each["role"] for each in before] == ["user", *["assistant", "tool"] * 2]
+        await d.call("finish_turn", turn, "Here it is.")
+        again = await d.start("Thanks.")
+        after = (await d.call("run_turn", again))["messages"]
+        assert after[: len(before)] == before
+        assert [each["content"] for each in after[len(before) :]] == ["Here it is.", "Thanks."]
+
+
 async def test_arguments_mean_what_the_schema_says(conn: AsyncConnection, dsn: str) -> None:
     """Whole numbers are integers at every depth, and null is what is left out."""
     async with desk(conn, dsn) as d:

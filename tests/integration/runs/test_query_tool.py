@@ -169,6 +169,21 @@ async def test_an_error_says_its_sqlstate_and_quotes_no_row(
     assert "(SQLSTATE 42P01" in missing.content
 
 
+async def test_a_keyword_that_stands_for_a_table_is_refused_with_words(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Unquoted, it is the name of the role: one row, whatever the table has."""
+    model = ScriptedModel([call("query", sql="select count(*) from User"), "done"])
+    async with (
+        analyst(conn) as name,
+        daemon(conn, dsn, {"fake": model}, parts=("worker",)) as d,
+    ):
+        await run_all(conn, 'create table "User" (id int)')
+        (told,) = await asked(d, model, f"tools=[query], query_as={name}")
+    assert told.is_error
+    assert told.content.startswith("user is a keyword, not a table; the table is ")
+
+
 async def test_an_answer_is_cut_between_rows_and_says_so(conn: AsyncConnection, dsn: str) -> None:
     """A thousand rows, 60 kB, 4,000 characters of a value: valid JSON all the same."""
     script = [

@@ -387,6 +387,8 @@ async def test_an_agent_votes_works_and_hands_over_as_itself(
         assert await rows(conn, "select assignee, state from agent.task where id = %s", task) == [
             (t.names[1], "started")
         ]
+        by_run = "select run_id is not null from agent.event where data ->> 'kind' = 'hand_over'"
+        assert await column(conn, by_run) == [True]
         assert "Rest" in await column(conn, "select title from agent.proposal")
         assert await rows(t.one, waiting) == []
 

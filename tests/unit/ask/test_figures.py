@@ -82,3 +82,13 @@ def test_a_total_of_rows_that_were_cut_is_unfounded() -> None:
     cut = "only the first 6 rows"
     assert unfounded("There are 10910.", "", results(GROUPS, cut)) == ["10910"]
     assert unfounded("DE has 1819.", "", results(GROUPS, cut)) == []
+
+
+def test_a_text_may_convert_units_that_a_column_names() -> None:
+    """Cents to euros, minutes to hours, an interval; not what no name says."""
+    columns = [ResultColumn(name, pgtypes.INT8) for name in ("total_cents", "minutes", "wait", "n")]
+    rows = Rows(columns, [("123456", "150", "1 day 02:30:00", "700")])
+    found = {"a": StepResult("a", StepType.SQL, rows)}
+    text = "1,234.56 euros in 2.5 hours, after 26.5 hours."
+    assert unfounded(text, "", found) == []
+    assert unfounded("It is 7.", "", found) == ["7"]

@@ -11,7 +11,7 @@ from typing import Final
 
 from walagent.ask.fanout.constants import as_integer
 from walagent.ask.fanout.levels import QueryLevel, places_of
-from walagent.ask.fanout.rule import Item
+from walagent.ask.fanout.rule import Item, inside
 from walagent.ask.traps.walk import Inside, Note, column_name, expressions, walk
 from walagent.ask.verify import is_fraction, is_minor
 from walagent.postgres import pgtypes
@@ -66,8 +66,27 @@ def _is_remainder(around: Inside, divisor: Item) -> bool:
         above is not None
         and above.kind == "OPEXPR"
         and above.number("opfuncid") in _TIMES
-        and divisor in above.items("args")
+        and any(_is_same(divisor, each) for each in above.items("args"))
     )
+
+
+def _is_same(one: Item, other: Item) -> bool:
+    """Return whether two expressions are the same, wherever in the text they are."""
+    below, beside = list(inside(one)), list(inside(other))
+    return (
+        one.kind == other.kind
+        and len(below) == len(beside)
+        and all(_is_same(*each) for each in zip(below, beside, strict=True))
+        and all(
+            _words(one.fields[name]) == _words(other.fields.get(name, []))
+            for name in one.fields
+            if name != "location"  # stored up to PostgreSQL 16
+        )
+    )
+
+
+def _words(values: Sequence[object]) -> Sequence[object]:
+    return [value for value in values if isinstance(value, str)]
 
 
 def _is_scaled(dividend: Item) -> bool:

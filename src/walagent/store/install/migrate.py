@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from psycopg import AsyncConnection, Error
+from psycopg import AsyncConnection, Error, sql
 from psycopg.errors import DependentObjectsStillExist, InsufficientPrivilege
 
 from walagent import __version__
 from walagent.errors import PreconditionError
 from walagent.store.errors import translated, translating
 from walagent.store.install.apply import apply_plan, read_applied
+from walagent.store.install.extension import NAME
 from walagent.store.install.files import SchemaFiles, find_files
 from walagent.store.install.lock import lock_migrations
 from walagent.store.install.owners import restore_owners
@@ -18,6 +19,15 @@ from walagent.store.install.plan import Plan, plan_of
 from walagent.store.install.state import read_state
 
 Connection = AsyncConnection[Any]
+
+# Ours has no objects; another extension of this name would.
+_EXTENSION = """
+select pg_has_role(e.extowner, 'usage')
+       and not exists (select from pg_depend d
+                        where d.refclassid = 'pg_extension'::regclass and d.refobjid = e.oid
+                          and d.deptype = 'e')
+  from pg_extension e where e.extname = %s
+"""
 
 REMOVE = (
     "Run walagent database uninstall to remove what is left, then walagent init. To keep agents and"
@@ -75,6 +85,8 @@ async def migrate(conn: Connection, files: SchemaFiles | None = None) -> Plan:
         await lock_migrations(conn)
     files = files or find_files()
     plan = await plan_migration(conn, files)
+    with translating():
+        await _drop_extension(conn)
     if not plan:
         with translating():
             await restore_owners(conn)
@@ -99,6 +111,13 @@ async def migrate(conn: Connection, files: SchemaFiles | None = None) -> Plan:
             failed = type(failed)(f"{notes[0]}: {failed}", hint=failed.hint)
         raise failed from error
     return plan
+
+
+async def _drop_extension(conn: Connection) -> None:
+    """Drop the extension that created the schema: a dump would create the schema twice."""
+    found = await (await conn.execute(_EXTENSION, [NAME])).fetchone()
+    if found == (True,):
+        await conn.execute(sql.SQL("drop extension {}").format(sql.Identifier(NAME)))
 
 
 async def _grant(conn: Connection) -> str:
