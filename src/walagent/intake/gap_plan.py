@@ -36,7 +36,7 @@ def check_choice(candidate: ResyncCandidate, choice: GapChoice) -> None:
     name, relation = candidate.name, candidate.relation
     if candidate.in_threads:
         raise ConfigError(
-            f'"{choice}" is no choice for {name}: an agent in threads takes a turn where it has'
+            f'"{choice}" cannot be chosen for {name}: an agent in threads takes a turn where it has'
             " not answered",
             hint=f"Use --attachment {name}=skip.",
         )
