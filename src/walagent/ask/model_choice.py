@@ -41,6 +41,11 @@ def choose_model(
                 hint=(f"Did you mean {near}? " if near else "")
                 + f"Run walagent agents models to list all {len(specs)}.",
             )
+        if not can_plan(known[name]):
+            raise ConfigError(
+                f'model "{name}" is not a language model: it cannot answer questions',
+                hint="Use a model of another provider: walagent agents models lists them.",
+            )
         return known[name]
     fit = [spec for spec in specs.values() if can_plan(spec)]
     if len(fit) == 1:
