@@ -311,7 +311,9 @@ class _Daemon:
         app = build_app(
             self.health, metrics.registry, max_progress_age=http.ready_after, mounted=mounted
         )
-        await serve_http(app, http.host, http.port, self.hooks.on_listening)
+        # Under systemd a configured port is what probes ask.
+        fixed = self.systemd.address and self.reader and "port" in http.model_fields_set
+        await serve_http(app, http.host, http.port, self.hooks.on_listening, fixed=bool(fixed))
 
     async def _slack(self) -> None:
         """Receive pressed buttons; if the database is unavailable, a person presses again."""
