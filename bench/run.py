@@ -38,6 +38,7 @@ BENCHES: dict[str, Row] = {
     "latency": latency.ROW,
     "turn_latency": latency.TURN_ROW,
     "event_threads": latency.EVENT_ROW,
+    "conditions": latency.CONDITIONS_ROW,
     "durable": durable_runs.ROW,
     "jobs": plain_jobs.ROW,
     "tenants": tenants.ROW,

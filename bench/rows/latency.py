@@ -52,6 +52,17 @@ def changes(place: Place) -> Mapping[str, Any]:
         return _both("agent", place, lambda: workload.write_slowly(conn, _COUNT, _GAP))
 
 
+def conditions(place: Place, others: int = 0) -> Mapping[str, Any]:
+    """A condition that holds, beside *others* on the same table that do not."""
+    also = [
+        "select agent.attach('ticket', 'bench', name => 'other' || n, condition =>"
+        f" format('new.id = -%s', n)) from generate_series(1, {others}) n"
+    ]
+    with scripted([workload.ANSWER]) as answers:
+        attach(place.url, answers, condition="new.id > 0", also=[*also, "analyze"])
+    return _write_and_wait("ours/claims", place, "claimed")
+
+
 def turns(place: Place, others: int = 10) -> Mapping[str, Any]:
     """Events of as many threads, each with a turn, beside *others* with the same agent."""
     with scripted([workload.ANSWER]) as answers:
@@ -150,5 +161,17 @@ EVENT_ROW = Row(
         Figure("write_p50_ms", over="10 threads", goal=1.1, more_is_better=False),
         Figure("p50_ms", over="10 threads", goal=1.1, more_is_better=False),
         Figure("asked_p50_ms", over="10 threads", goal=1.1, more_is_better=False),
+    ),
+)
+
+
+CONDITIONS_ROW = Row(
+    what="commit to claimed run, 500 conditions on the table",
+    beside="one condition",
+    sides={OURS: partial(conditions, others=499), "one condition": conditions},
+    figures=(
+        Figure("p50_ms", over="one condition", goal=3, more_is_better=False),
+        Figure("p99_ms", over="one condition", more_is_better=False),
+        Figure("write_p50_ms", over="one condition", goal=1.1, more_is_better=False),
     ),
 )

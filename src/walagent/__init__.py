@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from walagent.agents import Agents, AsyncAgents
     from walagent.ask.catalog import IndexSummary
     from walagent.ask.options import Options
     from walagent.ask.outcome import (
@@ -41,8 +42,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Actor",
     "AgentMessage",
+    "Agents",
     "AnsweredQuestion",
     "AskSettings",
+    "AsyncAgents",
     "AsyncClient",
     "AsyncConversation",
     "CircuitBreakerOpenError",
@@ -81,6 +84,7 @@ __all__ = [
 
 _MODULES = {
     "walagent.tools.python": ("ToolContext", "tool"),
+    "walagent.agents": ("Agents", "AsyncAgents"),
     "walagent.ask.catalog": ("IndexSummary",),
     "walagent.ask.options": ("Options",),
     "walagent.ask.outcome": (

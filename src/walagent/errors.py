@@ -169,16 +169,26 @@ class ModelUnavailableError(WalagentError):
         retry_after: minimum seconds to wait; None if not known.
         counts: whether it counts as an attempt.  It does not if the request was not sent, or was
             the probe of an open circuit breaker.
+        usage: the `Usage` of a reply that came and cannot be used; None: none came.
+        breaker: whether it was that probe.
     """
 
     next = Next.RETRY
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, counts: bool = True
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        counts: bool = True,
+        usage: object = None,
+        breaker: bool = False,
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.counts = counts
+        self.usage = usage
+        self.breaker = breaker
 
 
 class ModelLimitedError(WalagentError):
@@ -187,16 +197,23 @@ class ModelLimitedError(WalagentError):
     Args:
         retry_after: seconds that the provider requested; None if it sent none.
         sent: False if the call was held back because of the reply to another call.
+        breaker: whether a circuit breaker, open after failed calls, held it back.
     """
 
     next = Next.RETRY
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, sent: bool = True
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        sent: bool = True,
+        breaker: bool = False,
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.sent = sent
+        self.breaker = breaker
 
 
 class ModelRejectedError(WalagentError):

@@ -31,14 +31,15 @@ class Thinking:
 class ToolCall:
     """A tool call requested by the model.
 
-    `arguments` is None if the model did not send a JSON object; `raw` then has its text
-    (truncated), for the error message.  Nothing is repaired.
+    `arguments` is None if the model did not send a JSON object that can be stored; `raw` then has
+    its text (truncated), and `problem` what is wrong with it.  Nothing is repaired.
     """
 
     id: str
     name: str
     arguments: Mapping[str, Json] | None
     raw: str = ""
+    problem: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,15 @@ class Usage:
     cache_write_tokens: int = 0
     output_tokens: int = 0
 
+    def __add__(self, other: "Usage") -> "Usage":
+        """Return the sum of two calls."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.output_tokens + other.output_tokens,
+        )
+
     @property
     def total(self) -> int:
         """Return all tokens, as limits count them."""
@@ -97,6 +107,7 @@ class Reply:
     usage: Usage = field(default_factory=Usage)
     model: str = ""  # the model's name in the response
     note: str = ""  # such as "not a language model"; shown with the reply
+    why: str = ""  # the provider's word for an end that is no ordinary one: "content_filter"
 
     @property
     def text(self) -> str:
@@ -125,6 +136,7 @@ class ToolSpec:
     name: str
     description: str
     input_schema: Mapping[str, Json]  # JSON Schema of an object
+    reads: bool = False  # whether it changes nothing; not sent
 
 
 @dataclass(frozen=True, slots=True)

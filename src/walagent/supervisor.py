@@ -157,14 +157,14 @@ class Supervisor:
             db_url: the database; no other is used.
             redis_url: ignored; accepted for existing programs.
             max_retries: maximum replans after failed statements.
-            model: instead of Gemini; the name of a row of `agent.model`, or a model object.  A row
-                named gemini takes precedence over the built-in one.
+            model: the name of a row of `agent.model`, or a model object; by default, the row named
+                gemini, else that of gemini-2.5-flash, wherever its requests go.
             settings: as in section `ask` of agents.yaml.
             critic: as in `Options`; "always" reviews the results of every question.
         """
         del redis_url
         self._dsn = db_url
-        self._model = model or GEMINI.name
+        self._model = model or GEMINI
         self._settings = settings or AskSettings()
         self._options = Options(retries=min(max_retries, MOST_RETRIES), critic=critic)
         self._api_key = api_key
@@ -225,7 +225,7 @@ class Supervisor:
             try:
                 outcome = await client.ask(question, session=session_id, parallel=parallel)
             except (ModelLimitedError, ModelUnavailableError) as error:
-                if not _is_breaker(error):
+                if not error.breaker:
                     raise
                 raise CircuitBreakerOpenError(str(error), hint=error.hint) from error
             turns = await client.turns(session_id)
@@ -268,11 +268,6 @@ class Supervisor:
             api_key=self._api_key,
             health=self._health,
         )
-
-
-def _is_breaker(error: ModelLimitedError | ModelUnavailableError) -> bool:
-    """Whether the call was not sent, or only to find out whether the model answers again."""
-    return not (error.sent if isinstance(error, ModelLimitedError) else error.counts)
 
 
 def _messages(number: int, turn: AnsweredQuestion) -> Sequence[AgentMessage]:

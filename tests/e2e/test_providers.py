@@ -46,7 +46,7 @@ REMOTE = sorted(name for name, one in BUILT_IN.items() if one.load_wire is not N
 PROVIDERS = pytest.mark.parametrize("provider", REMOTE)
 TOOLS = (
     ToolSpec("find", "Find it.", {"type": "object", "properties": {"q": {"type": "string"}}}),
-    ToolSpec("stop", "Stop.", {"type": "object"}),
+    ToolSpec("stop", "Stop.", {"type": "object", "properties": {}}),
 )
 COMMAND = [sys.executable, "-m", "walagent.testing", "--script"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}

@@ -13,10 +13,10 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DEADLINE, run_all, value
 from walagent.console.api import ConsoleApi
-from walagent.console.guard import hosts_of
 from walagent.console.offer import Offer
 from walagent.console.replies import ReplyStreams
 from walagent.errors import WalagentError
+from walagent.http.hosts import hosts_of
 from walagent.http.server import listen, serve_on
 from walagent.message import Reply, Request
 from walagent.models.script import Answer

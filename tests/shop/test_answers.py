@@ -12,6 +12,7 @@ from evals.shop.rows import the_shop
 from tests.shop.conftest import Stage
 from tests.shop.wrong import FANNED_OUT
 from walagent.ask.fanout.repeats import find_repeats
+from walagent.ask.traps.find import find_traps
 from walagent.ask.verify import check_rows
 from walagent.guard.query import Guard
 
@@ -34,7 +35,11 @@ async def test_the_reference_gives_what_was_worked_out_by_hand(
         expected,
         found.texts,
     )
-    said = [*check_rows(found), *await find_repeats(guard, question.sql, found)]
+    said = [
+        *check_rows(found),
+        *await find_repeats(guard, question.sql, found),
+        *await find_traps(guard, question.sql, found),
+    ]
     assert said == ([] if expected else ["there are no rows"])
 
 

@@ -77,7 +77,8 @@ $$;
 --
 -- Returns the columns that it reads, those of the old row, whether it reads a whole row, and its text with all
 -- names qualified, which is what is evaluated later.  Raises the error of PostgreSQL for what does not compile, and
--- WA012 for what could give different results for one change: subqueries, volatile functions, system columns,
+-- WA012 for what could give different results for one change: subqueries, volatile functions, settings of the session (many
+-- attachments share one), system columns,
 -- columns that are not in the WAL, and functions and domains that belong neither to PostgreSQL nor to an extension
 -- (they could set another role during the evaluation).
 create or replace function agent_internal.compile_condition(
@@ -137,7 +138,7 @@ begin
           from regexp_matches(_rule.tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)', 'g') as m
                join pg_catalog.pg_proc p on p.oid = m[1]::oid
     loop
-        if _function.provolatile = 'v' or not _function.trusted or _function.name::text ~ '^(pg_|.*_to_xml)' then
+        if _function.provolatile = 'v' or not _function.trusted or _function.name::text ~ '^(pg_|current_setting|.*_to_xml)' then
             raise exception 'cannot call % in a condition', _function.name
                 using errcode = 'WA012', hint = 'Use a non-volatile function of PostgreSQL or an extension.';
         end if;

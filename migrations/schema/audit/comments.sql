@@ -12,4 +12,4 @@ comment on column agent.audit.digest is 'SHA-256 of the row and of the digest be
 
 comment on table agent_internal.audit_head is 'Last row of the audit of each tenant';
 
-comment on table agent_internal.audit_entry is 'Entries of the audit that their transaction has not numbered yet; empty for all others';
+comment on table agent_internal.audit_entry is 'Entries of the audit that are not numbered yet: their transaction is open, or somebody else held the head for a second';

@@ -6,7 +6,7 @@ create or replace function agent_internal.number_audit()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if exists (select from agent_internal.audit_entry) then
+    if exists (select from agent_internal.audit_entry where not is_left) then
         set constraints agent_internal.mark_audit_entry immediate;
         set constraints agent_internal.append_audit immediate;
     end if;
@@ -61,14 +61,51 @@ create or replace function agent_internal.mark_audit_entry()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not exists (select from agent_internal.audit_entry where due) then
+    if not exists (select from agent_internal.audit_entry where due and not is_left) then
         update agent_internal.audit_entry set due = true where id = new.id;
     end if;
     return null;
 end;
 $$;
 
--- The second: number all entries of the transaction.  Those of others are not visible.
+-- Append all entries of a tenant: those of this transaction, and those that others have left.  A lock of the head is held
+-- from a number to the commit, and anybody can let constraints be checked long before a commit: it is waited for briefly.
+--
+-- Returns whether they were appended.
+create or replace function agent_internal.number_entries(_tenant text)
+    returns boolean
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+    set lock_timeout = '900ms'
+as $$
+declare
+    _row  agent.audit;
+    _head agent_internal.audit_head;
+begin
+    insert into agent_internal.audit_head as h (tenant, number, digest)
+    values (_tenant, 0, decode(repeat('00', 32), 'hex'))
+    on conflict (tenant) do update set number = h.number
+    returning * into _head;
+    for _row in
+        with taken as (delete from agent_internal.audit_entry e where e.entry ->> 'tenant' = _tenant returning e.id, e.entry)
+        select (jsonb_populate_record(null::agent.audit, t.entry)).* from taken t order by t.id
+    loop
+        _head.number := _head.number + 1;
+        _row.number := _head.number;
+        _row.previous := _head.digest;
+        _row.digest := agent_internal.audit_digest(_row);
+        _head.digest := _row.digest;
+        insert into agent.audit select _row.*;
+    end loop;
+    update agent_internal.audit_head h set number = _head.number, digest = _head.digest where h.tenant = _tenant;
+    return true;
+exception when lock_not_available or deadlock_detected then
+    return false;
+end;
+$$;
+
+-- The second: number all entries of the transaction, or leave them to the next one of their tenant and to the tick.
 create or replace function agent_internal.append_audit()
     returns trigger
     language plpgsql
@@ -76,23 +113,33 @@ create or replace function agent_internal.append_audit()
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _row agent.audit;
+    _tenant text;
 begin
-    for _row in
-        select (jsonb_populate_record(null::agent.audit, e.entry)).*
-          from agent_internal.audit_entry e
-         order by (e.entry ->> 'tenant') collate "C", e.id
+    for _tenant in
+        select distinct (e.entry ->> 'tenant') collate "C" from agent_internal.audit_entry e where not e.is_left order by 1
     loop
-        insert into agent_internal.audit_head as h (tenant, number, digest)
-        values (_row.tenant, 1, decode(repeat('00', 32), 'hex'))
-        on conflict (tenant) do update set number = h.number + 1
-        returning number, digest into _row.number, _row.previous;
-        _row.digest := agent_internal.audit_digest(_row);
-        insert into agent.audit select _row.*;
-        update agent_internal.audit_head set digest = _row.digest where tenant = _row.tenant;
+        if not agent_internal.number_entries(_tenant) then
+            update agent_internal.audit_entry e set is_left = true where e.entry ->> 'tenant' = _tenant and not e.is_left;
+        end if;
     end loop;
-    delete from agent_internal.audit_entry;
     return null;
+end;
+$$;
+
+-- Number what was left, of each tenant whose head is free.
+create or replace function agent_internal.number_left_entries()
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.number_entries(h.tenant)
+       from (select h.tenant
+               from agent_internal.audit_head h
+              where h.tenant in (select e.entry ->> 'tenant' from agent_internal.audit_entry e where e.is_left)
+              order by h.tenant collate "C"
+                for update skip locked) h;
 end;
 $$;
 

@@ -7,9 +7,12 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.audit_digest(agent.audit)', 'execute', '{runner}'),
     ('function', 'agent_internal.audit_refused_request(text, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.number_audit()', 'execute', '{runner}'),
+    ('function', 'agent_internal.number_left_entries()', 'execute', '{runner}'),
     ('function', 'agent_internal.seal(text)', 'execute', '{runner}');
 
 insert into agent_internal.owner_function (function) values
     ('agent_internal.append_audit()'),
     ('agent_internal.audit_change()'),
-    ('agent_internal.mark_audit_entry()');
+    ('agent_internal.mark_audit_entry()'),
+    ('agent_internal.number_entries(text)'),
+    ('agent_internal.number_left_entries()');

@@ -30,5 +30,6 @@ create table agent_internal.audit_head (
 create table agent_internal.audit_entry (
     id    bigint primary key generated always as identity,
     entry jsonb not null,
-    due   boolean not null default false
+    due     boolean not null default false,
+    is_left boolean not null default false
 );

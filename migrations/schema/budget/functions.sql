@@ -4,7 +4,7 @@
 -- records the reply settles the actual cost.  So the sum of spent and reserved never exceeds the limit, and
 -- nothing is locked during the call.  If no budget applies, none of this is called.
 --
--- A reservation belongs to one lease of a run.  It is released if the call fails, when the run's next attempt
+-- A reservation belongs to one lease of a run.  It is released if the call fails without a reply, when the run's next attempt
 -- reserves, or when agent_internal.tick() finds that the lease is lost.
 
 -- Start and end of the period of *_at*; NULL for total.
@@ -409,6 +409,20 @@ begin
 end;
 $$;
 comment on function agent_internal.settle(bigint, bigint, integer, integer[], numeric) is 'Settle a reservation with the cost of the reply';
+
+-- Settle the reservation of a call whose reply came and could not be used: the provider charges for it.
+create or replace function agent_internal.settle_unusable(_run bigint, _lease bigint, _call integer, _usage integer[], _cost numeric)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.fence(_run, _lease);
+    perform agent_internal.settle(_run, _lease, _call, _usage, _cost);
+end;
+$$;
+comment on function agent_internal.settle_unusable(bigint, bigint, integer, integer[], numeric) is 'Settle a reservation with the cost of a reply that could not be used';
 
 create or replace function agent_internal.check_budget()
     returns trigger

@@ -17,6 +17,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.reserve(bigint, bigint, integer, text, bigint, numeric, text, text)', 'execute', '{runner,asker}'),
     ('function', 'agent_internal.reserve_call(bigint, bigint, integer, text, bigint, numeric, text, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.settle(bigint, bigint, integer, integer[], numeric)', 'execute', '{runner}'),
+    ('function', 'agent_internal.settle_unusable(bigint, bigint, integer, integer[], numeric)', 'execute', '{runner,asker}'),
     ('function', 'agent_internal.short_number(numeric)', 'execute', '{runner}'),
     ('function', 'agent_internal.wait_for_budget(bigint, bigint, jsonb, bigint, numeric)', 'execute', '{runner,asker}');
 
@@ -26,5 +27,6 @@ insert into agent_internal.owner_function (function) values
     ('agent_internal.notify_budget()'),
     ('agent_internal.open_budget()'),
     ('agent_internal.reserve(bigint, bigint, integer, text, bigint, numeric, text, text)'),
+    ('agent_internal.settle_unusable(bigint, bigint, integer, integer[], numeric)'),
     ('agent_internal.wait_for_budget(bigint, bigint, jsonb, bigint, numeric)'),
     ('agent_internal.warn_of_price()');

@@ -1,5 +1,21 @@
 -- What the checks of a definition read from the catalog, and suggestions for misspelled names.
 
+-- A schema that allows null, too.
+create or replace function agent_internal.or_null(_schema jsonb)
+    returns jsonb
+    language sql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select case
+        when not _schema ? 'type' and not _schema ? 'enum' then _schema
+        else _schema
+             || case when _schema ? 'type' then jsonb_build_object('type', jsonb_build_array(_schema -> 'type', 'null')) else '{}' end
+             || case when _schema ? 'enum' then jsonb_build_object('enum', (_schema -> 'enum') || 'null'::jsonb) else '{}' end
+    end
+$$;
+comment on function agent_internal.or_null(jsonb) is 'A JSON Schema that allows null, too';
+
 -- The JSON Schema of values of a type, as a model is shown it.
 create or replace function agent_internal.json_schema_of(_type oid, _typmod integer default -1)
     returns jsonb
@@ -27,7 +43,7 @@ begin
                           where obj_description(_type, 'pg_type') is not null), '{}');
     elsif _t.typtype = 'c' then
         return jsonb_build_object('type', 'object', 'additionalProperties', false, 'properties',
-            (select coalesce(jsonb_object_agg(attname, agent_internal.json_schema_of(atttypid, atttypmod)), '{}')
+            (select coalesce(jsonb_object_agg(attname, agent_internal.or_null(agent_internal.json_schema_of(atttypid, atttypmod))), '{}')
                from pg_catalog.pg_attribute
               where attrelid = _t.typrelid and attnum > 0 and not attisdropped));
     elsif _t.typelem <> 0 and _t.typcategory = 'A' then
@@ -54,15 +70,19 @@ create or replace function agent_internal.column_schema(_relation regclass, _col
     language sql
     stable
 as $$
-    select agent_internal.json_schema_of(a.atttypid, a.atttypmod)
-           || coalesce((select jsonb_build_object('enum', to_jsonb(agent_internal.check_list(pg_get_constraintdef(c.oid))))
-                          from pg_catalog.pg_constraint c
-                         where c.conrelid = a.attrelid and c.contype = 'c' and c.conkey = array[a.attnum]
-                           and agent_internal.check_list(pg_get_constraintdef(c.oid)) is not null
-                         order by c.oid limit 1), '{}')
-           || coalesce((select jsonb_build_object('description', col_description(a.attrelid, a.attnum))
-                         where col_description(a.attrelid, a.attnum) is not null), '{}')
+    select case when a.attnotnull or t.typnotnull then s.schema else agent_internal.or_null(s.schema) end
       from pg_catalog.pg_attribute a
+           join pg_catalog.pg_type t on t.oid = a.atttypid
+           cross join lateral (
+               select agent_internal.json_schema_of(a.atttypid, a.atttypmod)
+                      || coalesce((select jsonb_build_object('enum', to_jsonb(agent_internal.check_list(pg_get_constraintdef(c.oid))))
+                                     from pg_catalog.pg_constraint c
+                                    where c.conrelid = a.attrelid and c.contype = 'c' and c.conkey = array[a.attnum]
+                                      and agent_internal.check_list(pg_get_constraintdef(c.oid)) is not null
+                                    order by c.oid limit 1), '{}')
+                      || coalesce((select jsonb_build_object('description', col_description(a.attrelid, a.attnum))
+                                    where col_description(a.attrelid, a.attnum) is not null), '{}')
+           ) as s (schema)
      where a.attrelid = _relation and a.attname = _column and a.attnum > 0 and not a.attisdropped
 $$;
 

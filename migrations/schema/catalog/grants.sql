@@ -9,6 +9,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.json_schema_of(oid, integer)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.json_schema_of(text, jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.key_columns(regclass)', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.or_null(jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.schema_of_extension(text)', 'execute', '{runner,viewer,developer,member}'),
     ('function', 'agent_internal.schemas_of(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.typed_columns(oid, text[])', 'execute', '{runner}');

@@ -1,6 +1,7 @@
--- Reject limits within which no call is possible: a run would fail before its first.
+-- Reject what the provider of the model takes in no call, and limits within which none is possible: a run would fail before
+-- its first.
 --
--- The same bound as in walagent.agent.models.cost, without the row: one token per byte of the request, and 256 tokens of
+-- The same bound as in walagent.models.cost, without the row: one token per byte of the request, and 256 tokens of
 -- output.
 create or replace function agent_internal.check_model(_agent agent.agent, _tools jsonb)
     returns void
@@ -14,6 +15,10 @@ declare
     _least numeric;
 begin
     _model := agent_internal.model_of(_agent.tenant, _agent.model);
+    if _model.provider = 'openai' and jsonb_array_length(_tools) > 128 then
+        raise exception 'agent "%" has % tools, and servers of Chat Completions take 128', _agent.name, jsonb_array_length(_tools)
+            using errcode = 'WA011', hint = 'Give the agent fewer tools, or use several agents.';
+    end if;
     if _agent.max_cost is null or _model.name is null then
         return;
     elsif _model.input_price is null or _model.output_price is null then
@@ -51,6 +56,21 @@ begin
                      and (new.tenant is null or r.tenant = new.tenant)
                    order by r.id for no key update skip locked);
     perform pg_notify('walagent_runs', '');
+    return null;
+end;
+$$;
+
+-- A base URL that no request could be sent to.  It is not shown: it can hold a password.
+create or replace function agent_internal.check_base_url()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if new.base_url !~ '^https?://([^/?#[:space:]]*@)?(\[[0-9A-Fa-f:.]+\]|[^/?#@:[:space:]]+)(:[0-9]{1,5})?(/[^[:space:]]*)?$' then
+        raise exception 'model "%": base_url must begin with http:// or https:// and a host', new.name
+            using errcode = 'WA014', hint = 'For example http://localhost:11434/v1 or https://api.example.com/v1.';
+    end if;
     return null;
 end;
 $$;

@@ -8,3 +8,8 @@ create trigger audit_change after insert or update or delete on agent.model
 
 create trigger check_credential after insert or update of credential, tenant on agent.model
     for each row when (new.credential is not null) execute function agent_internal.check_credential();
+
+-- Of others, base_url can be something else: the path of a script.
+create trigger check_base_url after insert or update of base_url, provider on agent.model
+    for each row when (new.base_url is not null and new.provider in ('anthropic', 'openai'))
+    execute function agent_internal.check_base_url();

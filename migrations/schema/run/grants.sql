@@ -40,6 +40,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.heartbeat(text, bigint[], bigint[], interval)', 'execute', '{runner,asker}'),
     ('function', 'agent_internal.ingest(text, bigint, integer, pg_lsn, pg_lsn, jsonb, bigint[], text, interval, timestamp with time zone)', 'execute', '{runner}'),
     ('function', 'agent_internal.insert_backfill_runs(integer, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.insert_missed_turns(bigint, integer)', 'execute', '{runner}'),
     ('function', 'agent_internal.insert_runs(integer, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.is_final(agent.run_state)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.is_runner()', 'execute', '{runner}'),

@@ -62,6 +62,44 @@ end;
 $$;
 comment on function agent_internal.insert_backfill_runs(integer, jsonb) is 'Insert runs for rows that a backfill found';
 
+-- Insert a turn of an agent in each thread with an event that it has not taken up: what was posted in a gap is there.  Its
+-- rule is asked when the turn starts, of all these events.
+--
+-- Returns: the number of turns.
+create or replace function agent_internal.insert_missed_turns(_attachment bigint, _generation integer)
+    returns bigint
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _on    agent.attachment;
+    _count bigint;
+begin
+    perform agent_internal.prevent_starts();
+    select * into _on from agent.attachment a where a.id = _attachment;
+    insert into agent.run (tenant, kind, reason, principal, queue_id, attachment_id, attachment_version, generation, change, key,
+                           ordering_key, backfill_key, max_attempts, state)
+    select _on.tenant, 'turn', 'backfill', _on.agent, _on.id, _on.id,
+           coalesce(case when m.attachment_id = _on.id then m.attachment_version end, _on.version), _generation,
+           jsonb_build_object('op', 'insert', 'schema', 'agent', 'table', 'event', 'new', jsonb_build_object(
+               'tenant', e.tenant, 'thread_id', e.thread_id, 'number', e.number, 'id', e.id, 'type', e.type, 'author', e.author,
+               'run_id', e.run_id)),
+           e.id::text, e.thread_id::text, e.thread_id::text, g.max_attempts, 'pending'
+      from agent.member m
+           join agent.agent g on (g.tenant, g.name) = (_on.tenant, _on.agent)
+           cross join lateral (select e.*
+                                 from agent.event e join agent.principal p on (p.tenant, p.name) = (e.tenant, e.author)
+                                where e.tenant = m.tenant and e.thread_id = m.thread_id and e.number > m.seen and e.author <> m.principal
+                                  and (_on.condition is not null or e.type = 'text' and p.kind <> 'agent')
+                                order by e.number desc limit 1) e
+     where m.tenant = _on.tenant and m.principal = _on.agent and not agent_internal.is_absorbed(_on.id, m.thread_id::text)
+        on conflict do nothing;
+    get diagnostics _count = row_count;
+    return _count;
+end;
+$$;
+comment on function agent_internal.insert_missed_turns(bigint, integer) is 'Insert a turn in each thread whose latest events the agent has not taken up';
+
 -- Insert runs and advance the checkpoint, in one round trip.
 --
 -- A run that a worker in the reader's process has a slot for is inserted as already claimed, which saves a

@@ -236,6 +236,7 @@ begin
         perform pg_notify('walagent_runs', '');
     end if;
     perform agent_internal.release_lost();
+    perform agent_internal.number_left_entries();
     return (select extract(epoch from least(
                        (select min(next_attempt_at) from agent.run where state = 'waiting_retry'),
                        (select min(not_before) from agent.run where not_before is not null),

@@ -70,7 +70,7 @@ begin
     end if;
     insert into agent.team_member (tenant, team, thread_id, principal, role)
     values (_tenant, create_team.name, _thread, agent.current_principal(), 'leader');
-    foreach _member in array create_team.members loop
+    foreach _member in array array_remove(create_team.members, agent.current_principal()) loop
         perform agent.set_team_member(create_team.name, _member);
     end loop;
     return _thread;

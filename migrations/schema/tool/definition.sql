@@ -28,8 +28,8 @@ begin
 end;
 $$;
 
--- A SQL function as a tool: the call, its arguments and what the model is shown.  The search_path is empty, so that
--- each type is printed with its schema.
+-- A SQL function as a tool: the call, its arguments and what the model is shown.  Null for an argument with a default is
+-- that default.  The search_path is empty, so that each type is printed with its schema.
 create or replace function agent_internal.function_tool(_function regprocedure)
     returns jsonb
     language plpgsql
@@ -45,7 +45,8 @@ declare
 begin
     select * into _p from pg_catalog.pg_proc where oid = _function;
     select coalesce(jsonb_agg(jsonb_build_object('name', _names[n], 'type', format_type(t, null)) order by n), '[]'),
-           coalesce(jsonb_object_agg(_names[n], agent_internal.json_schema_of(t)), '{}'),
+           coalesce(jsonb_object_agg(_names[n], case when n <= _p.pronargs - _p.pronargdefaults then agent_internal.json_schema_of(t)
+                                                     else agent_internal.or_null(agent_internal.json_schema_of(t)) end), '{}'),
            coalesce(jsonb_agg(_names[n] order by n) filter (where n <= _p.pronargs - _p.pronargdefaults), '[]')
       into _arguments, _properties, _required
       from unnest(_p.proargtypes::oid[]) with ordinality as a (t, n);
@@ -138,7 +139,8 @@ begin
 end;
 $$;
 
--- Each tool once, and each bound argument an argument of a tool: the model would set a misspelled one.
+-- Each tool once, with an object of arguments, and each bound argument an argument of a tool: the model would set a
+-- misspelled one.
 create or replace function agent_internal.check_tools(_tools jsonb, _bind jsonb)
     returns void
     language plpgsql
@@ -150,6 +152,11 @@ begin
     select t ->> 'name' into _stray from jsonb_array_elements(_tools) t group by 1 having count(*) > 1 limit 1;
     if found then
         raise exception 'tool "%" is listed twice', _stray using errcode = 'WA011';
+    end if;
+    select t ->> 'name' into _stray from jsonb_array_elements(_tools) t where t -> 'input_schema' ->> 'type' is distinct from 'object' limit 1;
+    if found then
+        raise exception 'tool "%": the type of input_schema must be "object"', _stray
+            using errcode = 'WA011', hint = 'Write {"type": "object", "properties": {...}}: the arguments of a call have names.';
     end if;
     select a into _stray
       from jsonb_object_keys(_bind) a

@@ -71,6 +71,41 @@ as $$
     end
 $$;
 
+-- A value with integers for whole numbers where its schema says so: to JSON Schema 7.0 is one, to bigint it is not.
+create or replace function agent_internal.whole_numbers(_schema jsonb, _value jsonb)
+    returns jsonb
+    language plpgsql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return case jsonb_typeof(_value)
+        when 'number' then case
+            when jsonb_build_array(_schema -> 'type') @@ '$[*][*] == "integer"' and trunc((_value #>> '{}')::numeric) = (_value #>> '{}')::numeric
+            then to_jsonb(trunc((_value #>> '{}')::numeric)) else _value end
+        when 'array' then (select coalesce(jsonb_agg(agent_internal.whole_numbers(_schema -> 'items', v) order by n), '[]')
+                             from jsonb_array_elements(_value) with ordinality as x (v, n))
+        when 'object' then (select coalesce(jsonb_object_agg(k, agent_internal.whole_numbers(_schema #> array['properties', k], v)), '{}')
+                              from jsonb_each(_value) as x (k, v))
+        else _value end;
+end;
+$$;
+comment on function agent_internal.whole_numbers(jsonb, jsonb) is 'A value with integers for whole numbers, where its schema says so';
+
+-- The arguments of a SQL tool as they are meant: null for one with a default is that default.
+create or replace function agent_internal.meant_arguments(_tool jsonb, _arguments jsonb)
+    returns jsonb
+    language sql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(jsonb_object_agg(k, agent_internal.whole_numbers(_tool #> array['input_schema', 'properties', k], v)), '{}')
+      from jsonb_each(_arguments) as x (k, v)
+     where v <> 'null' or not coalesce(_tool #> '{input_schema,properties}' ? k, false)
+           or coalesce(_tool #> '{input_schema,required}' ? k, false)
+$$;
+comment on function agent_internal.meant_arguments(jsonb, jsonb) is 'The arguments that a SQL tool is called with';
+
 -- The statement of a SQL tool: select to_jsonb(schema.f(a => g.a, ...)) from jsonb_to_record($1) as g (a type, ...).
 create or replace function agent_internal.tool_statement(_tool jsonb, _arguments jsonb)
     returns text
@@ -107,7 +142,7 @@ as $$
 declare
     _identity  constant text := coalesce(current_setting('walagent.identity', true), '');
     _key       constant bytea := (select s.key from agent_internal.secret s);
-    _arguments constant jsonb := _given || coalesce((select jsonb_object_agg(b.key, coalesce(_turn.change #> array['new', b.value], 'null'))
+    _arguments constant jsonb := agent_internal.meant_arguments(_tool, _given) || coalesce((select jsonb_object_agg(b.key, coalesce(_turn.change #> array['new', b.value], 'null'))
                                                        from jsonb_each_text(_tool -> 'bind') b), '{}');
     _request   text;
     _content   jsonb;

@@ -14,6 +14,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.insert_reply(agent.run, jsonb, jsonb, integer[])', 'execute', '{runner}'),
     ('function', 'agent_internal.is_member(text, name, uuid)', 'execute', '{runner}'),
     ('function', 'agent_internal.make_call(agent.run, text, jsonb, text, integer[])', 'execute', '{runner}'),
+    ('function', 'agent_internal.meant_arguments(jsonb, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.most_cost(text, text, integer, integer)', 'execute', '{runner}'),
     ('function', 'agent_internal.no_such_call(agent.run, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.open_calls(bigint)', 'execute', '{runner}'),
@@ -31,6 +32,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.turn_messages(agent.run, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.turn_status(agent.run)', 'execute', '{runner}'),
     ('function', 'agent_internal.usage_of(jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.whole_numbers(jsonb, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.within_limits(agent.run)', 'execute', '{runner}'),
     ('function', 'agent_internal.worker_name()', 'execute', '{runner}'),
     ('function', 'agent_internal.wrong_arguments(jsonb, jsonb)', 'execute', '{runner}');

@@ -9,12 +9,12 @@ from walagent.console.api import ConsoleApi
 from walagent.console.declared import Declared, declared_mutations, declared_queries
 from walagent.console.files import read_built
 from walagent.console.first_requests import first_prompt
-from walagent.console.guard import hosts_of
 from walagent.console.offer import Application, Engine, Offer, Questions, Reasons, Trials
 from walagent.console.own import Own
 from walagent.console.replies import ReplyStreams
 from walagent.console.site import ConsoleSite
 from walagent.http.health import Health, unready_reasons
+from walagent.http.hosts import hosts_of
 from walagent.http.signed_tokens import FindIdentity
 from walagent.runs.live_replies import LiveReplies
 from walagent.store.sessions.acting import identity_of_token

@@ -6,15 +6,15 @@ database.  Only runs during a model call get time to end.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from walagent.app.audit_heads import log_heads
 from walagent.app.daemon_health import DaemonHealth
 from walagent.app.signals import Signals, handling_signals
-from walagent.app.startup import once_reached, prepare_process
+from walagent.app.startup import once_reached, opened_once_reached, prepare_process
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.base import faults
 from walagent.base.concurrency import Periodic, first_of
@@ -37,7 +37,7 @@ from walagent.store import attachments, tools
 from walagent.store.errors import translating
 from walagent.store.install.owners import restore_owners
 from walagent.store.outbox import decide_from_slack
-from walagent.store.sessions.connections import connect, open_pool
+from walagent.store.sessions.connections import Pool, connect, open_pool
 from walagent.store.sessions.process_name import process_name
 from walagent.store.sessions.tool_connections import ToolConnections, open_tool_connections
 from walagent.telemetry import metrics
@@ -97,15 +97,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
     logins = Logins(places)
     models = Models(specs, make_model, ModelLimits(LimitSettings(calls=config.workers.slots)))
     async with (
-        open_pool(
-            logins.dsn,
-            size=config.workers.connections,
-            application="walagent worker",
-            idle=config.workers.lease,
-        ) as pool,
-        open_tool_connections(
-            pool, logins.dsn, tools_dsn=logins.tools_dsn, idle=config.workers.lease
-        ) as calls,
+        opened_once_reached(lambda: _connections(config, logins)) as (pool, calls),
         handling_signals() as signals,
     ):
         resources = agent_resources(
@@ -128,6 +120,26 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             await models.aclose()
             if clients is not None:
                 await clients.aclose()
+
+
+@asynccontextmanager
+async def _connections(
+    config: Config, logins: Logins
+) -> AsyncGenerator[tuple[Pool, ToolConnections]]:
+    """Open the worker's pool, and the one for code of others."""
+    workers = config.workers
+    async with (
+        open_pool(
+            logins.dsn,
+            size=workers.connections,
+            application="walagent worker",
+            idle=workers.lease,
+        ) as pool,
+        open_tool_connections(
+            pool, logins.dsn, tools_dsn=logins.tools_dsn, idle=workers.lease
+        ) as calls,
+    ):
+        yield pool, calls
 
 
 async def _set_up(
@@ -276,6 +288,7 @@ class _Daemon:
         return reader and now - self.worker.turned_at < 3 * workers.lease + workers.poll + 30
 
     async def _http(self) -> None:
+        from walagent.http.hosts import hosts_of  # noqa: PLC0415 - it is optional
         from walagent.http.links import Links  # noqa: PLC0415 - it is optional
         from walagent.http.routes import build_app  # noqa: PLC0415
         from walagent.http.server import serve_http  # noqa: PLC0415
@@ -309,7 +322,11 @@ class _Daemon:
             mounted["/"] = make_console(self.health, http.ready_after)
             mounted.update(self.hooks.mount(self.sync))
         app = build_app(
-            self.health, metrics.registry, max_progress_age=http.ready_after, mounted=mounted
+            self.health,
+            metrics.registry,
+            max_progress_age=http.ready_after,
+            mounted=mounted,
+            hosts=hosts_of(http.host, http.public_url, http.hosts),
         )
         # Under systemd a configured port is what probes ask.
         fixed = self.systemd.address and self.reader and "port" in http.model_fields_set

@@ -19,6 +19,7 @@ from walagent.config import Config
 from walagent.config.dsn import Logins, Places
 from walagent.console.own import Own
 from walagent.errors import ConfigError
+from walagent.http.hosts import hosts_of
 from walagent.http.routes import build_app
 from walagent.http.server import listen, serve_on
 from walagent.http.signed_tokens import find_identity
@@ -61,7 +62,11 @@ async def serve_sync(config: Config, places: Places, read_logins: Callable[[], P
     own = Own(sync.engine, own_queries(config.sync))
     api = make_api(sync.engine, sync.app, http, find, config.sync.mutations, own=own)
     app = build_app(
-        reader.health, metrics.registry, max_progress_age=http.ready_after, mounted={"/v1": api}
+        reader.health,
+        metrics.registry,
+        max_progress_age=http.ready_after,
+        mounted={"/v1": api},
+        hosts=hosts_of(http.host, http.public_url, http.hosts),
     )
     sockets = await listen(http.host, http.port)  # no client is sent to the next port
     try:

@@ -3,7 +3,8 @@
 import ctypes
 import resource
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 from walagent.base.retries import of, repeat
@@ -37,3 +38,12 @@ async def once_reached(attempt: Callable[[], Awaitable[T]]) -> T:
     return await repeat(
         attempt, of(DatabaseLostError), lambda error: log.warning("daemon.waiting", error=error)
     )
+
+
+@asynccontextmanager
+async def opened_once_reached(
+    make: Callable[[], AbstractAsyncContextManager[T]],
+) -> AsyncGenerator[T]:
+    """Enter the context that *make* returns, and repeat only that as `once_reached` does."""
+    async with AsyncExitStack() as stack:
+        yield await once_reached(lambda: stack.enter_async_context(make()))

@@ -83,6 +83,12 @@ def analyze(
         ConfigError: DuckDB is not installed.
     """
     limits = limits or AnalysisLimits()
+    for name, result in inputs.items():
+        if result.rows.lacks_rows:
+            raise InvalidCallError(
+                f"step {name} has {result.rows.cut[0]}, so an analysis of them would be wrong;"
+                " let its SQL compute the totals"
+            )
     if step.text("operation") == "calculate":
         value = calculate(step.text("expression"), _numbers(inputs))
         whole = isinstance(value, int) and abs(value) < 1 << 63

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from walagent.ask.asking import Asker, asking_as
 from walagent.ask.catalog import Catalog, CatalogSettings
 from walagent.ask.health import Breaker, Health
-from walagent.ask.model_choice import choose_model
+from walagent.ask.model_choice import check_applied, choose_model
 from walagent.ask.options import Options
 from walagent.ask.question import AskResources
 from walagent.ask.search import Searcher, SearchSpec, make_searcher
@@ -82,7 +82,10 @@ async def open_asker(  # noqa: PLR0913 - where, how, with which model
         chosen, lacking = None, None
         specs = await _specs(reading.pool, model)
         try:
-            spec = _chosen(specs, model or settings.model)
+            wanted = model or settings.model
+            if not isinstance(wanted, ModelSpec):
+                check_applied(settings.declared, specs, wanted)
+            spec = _chosen(specs, wanted)
         except PreconditionError as error:
             lacking = error
         else:

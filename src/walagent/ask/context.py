@@ -111,7 +111,7 @@ def _values(tables: Sequence[Table]) -> Iterator[tuple[str, tuple[str, ...]]]:
             if left < 0:
                 return
             if values:
-                yield f"{title(table)}.{column['name']}", values
+                yield f"{table.get('quoted') or title(table)}.{quoted(column)}", values
 
 
 def _size(tables: Sequence[Table]) -> int:
@@ -162,11 +162,14 @@ def _lines(table: Table) -> Iterator[str]:
     key = set(table["key"] or ())
     for column in table["columns"] or ():
         yield f"  {_column(column, in_key=column['name'] in key)}"
+    written: dict[str, str] = {each["name"]: quoted(each) for each in table["columns"] or ()}
     for columns in table.get("unique") or ():
-        yield f"  unique ({', '.join(columns)})"
+        yield f"  unique ({', '.join(written.get(each, str(each)) for each in columns)})"
     for each in table["references"] or ():
-        here, there = ", ".join(each["columns"]), ", ".join(each["to"])
-        yield f"  ({here}) references {each['schema']}.{each['table']} ({there})"
+        here = ", ".join(written.get(name, str(name)) for name in each["columns"])
+        there = ", ".join(each.get("quoted_to") or each["to"])
+        other = each.get("quoted") or f"{each['schema']}.{each['table']}"
+        yield f"  ({here}) references {other} ({there})"
     for check in table["checks"] or ():
         yield f"  {check}"
 

@@ -88,6 +88,11 @@ class QuestionDecider:
         options = self.options
         return read_standing(steps, replans=options.retries, candidates=options.candidates)
 
+    def said_before(self, steps: Sequence[Step]) -> str:
+        """Return the session before the question as text."""
+        past = self._past(steps)
+        return "\n".join([past.summary or "", *map(history.as_text, past.turns)])
+
     async def _context(self, question: str) -> SchemaContext:
         if self._schema is None:
             self._schema = await self.catalog.describe(question)

@@ -9,19 +9,33 @@ from walagent.message import ModelSpec
 from walagent.models.credentials import NO_KEY, Secrets, find_endpoint
 from walagent.models.registry import can_plan, find_provider
 
-# Models without a row of `agent.model`; a row of the same name takes precedence.
-GEMINI: Final = ModelSpec(
-    "gemini",
-    "openai",
-    "gemini-2.5-flash",
-    base_url="https://generativelanguage.googleapis.com/v1beta/openai/",
-    credential="GEMINI_API_KEY",
-    context_window=1_000_000,
-    max_output_tokens=8192,
-)
-_BUILT_IN: Final = {GEMINI.name: GEMINI}
+GEMINI: Final = "gemini"  # PG Agent's name for the row of this model, wherever its requests go
+_GEMINI_ID: Final = "gemini-2.5-flash"
 # Of the registered models of one key, the one that is used unless another is named.
-_PREFERRED: Final = frozenset({GEMINI.model_id, "claude-sonnet-5", "gpt-5"})
+_PREFERRED: Final = frozenset({_GEMINI_ID, "claude-sonnet-5", "gpt-5"})
+
+
+def check_applied(
+    declared: Mapping[str, Mapping[str, object]], specs: Mapping[str, ModelSpec], name: str | None
+) -> None:
+    """Check that models of agents.yaml send requests where the file says.
+
+    Args:
+        declared: the keys of the file's models that say where their requests go.
+        name: the model that is asked for; None: any of them could be chosen.
+
+    Raises:
+        PreconditionError: one differs from its row of `agent.model`, or has none.
+    """
+    for each, keys in declared.items():
+        spec = specs.get(each)
+        differs = spec is None or any(getattr(spec, key) != keys[key] for key in keys)
+        if name in {None, each} and differs:
+            raise PreconditionError(
+                f'model "{each}" of agents.yaml is not applied: agent.model has '
+                + ("no such row" if spec is None else f"{spec.base_url or spec.provider}"),
+                hint="Run walagent apply.",
+            )
 
 
 def choose_model(
@@ -33,20 +47,21 @@ def choose_model(
         secrets: where keys are looked for; default: this process.
     """
     if name is not None:
-        known = {**_BUILT_IN, **specs}
-        if name not in known:
-            near = ", ".join(get_close_matches(name, known, n=3))
+        if name == GEMINI and name not in specs:
+            name = next((n for n, spec in specs.items() if spec.model_id == _GEMINI_ID), _GEMINI_ID)
+        if name not in specs:
+            near = ", ".join(get_close_matches(name, specs, n=3))
             raise ConfigError(
                 f'model "{name}" does not exist',
                 hint=(f"Did you mean {near}? " if near else "")
                 + f"Run walagent agents models to list all {len(specs)}.",
             )
-        if not can_plan(known[name]):
+        if not find_provider(specs[name].provider).can_plan:
             raise ConfigError(
                 f'model "{name}" is not a language model: it cannot answer questions',
                 hint="Use a model of another provider: walagent agents models lists them.",
             )
-        return known[name]
+        return specs[name]
     fit = [spec for spec in specs.values() if can_plan(spec)]
     if len(fit) == 1:
         return fit[0]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from walagent.ask.plan import Plan, PlanStep
-from walagent.ask.results import StepResult, rests_on, scope_of
+from walagent.ask.results import StepResult, rests_on, scope_of, shown_of
 from walagent.message import Json
 from walagent.rows.rows import Rows
 
@@ -73,7 +73,18 @@ class QuestionResult:
     @property
     def sql(self) -> Sequence[str]:
         """The executed statements, in the order of the plan."""
-        return [each.query for each in self.results.values() if each.type == "SQL" and each.query]
+        return [each.query for each in self.in_order if each.type == "SQL" and each.query]
+
+    @property
+    def in_order(self) -> Sequence[StepResult]:
+        """The results in the order of the plan."""
+        steps = self.plan.steps if self.plan else ()
+        return [self.results[step.id] for step in steps if step.id in self.results]
+
+    @property
+    def shown(self) -> Sequence[StepResult]:
+        """The results that support the answer: all that no other step was made of."""
+        return shown_of(self.plan.steps if self.plan else (), self.results)
 
     @property
     def scope(self) -> Sequence[str]:
@@ -97,12 +108,12 @@ class QuestionResult:
 
     @property
     def last_rows(self) -> StepResult | None:
-        """The result that supports the answer: of the last step with rows, else an empty one."""
+        """The last of them with rows, else an empty one."""
         return rests_on(self.plan.steps if self.plan else (), self.results)
 
     @property
     def rows(self) -> Rows:
-        """The rows that support the answer."""
+        """The rows of that result."""
         return self.last_rows.rows if self.last_rows else Rows(())
 
     def to_pandas(self) -> Any:  # noqa: ANN401 - a pandas.DataFrame

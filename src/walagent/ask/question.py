@@ -181,7 +181,8 @@ class Question:
         status: Status = "error" if end.state is RunState.FAILED else end.about["status"]
         text = end.reason if status == "error" else end.result or ""
         standing = self._decider.standing(steps)
-        return read_outcome(self._asked, self._session, status, text, standing, steps)
+        before = self._decider.said_before(steps)
+        return read_outcome(self._asked, self._session, status, text, standing, steps, before)
 
     # Events.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from walagent.ask.figures import note, unfounded
 from walagent.ask.moves import QuestionProgress
 from walagent.ask.outcome import QuestionResult, Status
 from walagent.ask.results import scope_of
@@ -16,13 +17,22 @@ def read_outcome(  # noqa: PLR0913, PLR0917 - the question, its end and its step
     text: str,
     standing: QuestionProgress,
     steps: Sequence[Step],
+    before: str = "",
 ) -> QuestionResult:
-    """Give the outcome with its evidence."""
+    """Give the outcome with its evidence.
+
+    Args:
+        before: the session before the question, whose numbers the answer may repeat.
+    """
     instead = [
         f"{each.id}: the fallback was used, because the step failed: {each.first_error}"
         for each in standing.results.values()
         if each.fallback
     ]
+    if status == "answered" and (
+        numbers := unfounded(text, _around(asked, standing, before), standing.results)
+    ):
+        instead.append(note(numbers))
     costs = [step.cost for step in steps if step.kind == StepKind.REPLY]
     said: Sequence[str] = (standing.answer or {}).get("caveats") or ()
     return QuestionResult(
@@ -39,3 +49,9 @@ def read_outcome(  # noqa: PLR0913, PLR0917 - the question, its end and its step
         asked.text,
         tuple(standing.objections),
     )
+
+
+def _around(asked: ClaimedQuestion, standing: QuestionProgress, before: str) -> str:
+    """Return the texts whose numbers an answer may repeat, beside results and statements."""
+    assumed = standing.plan.assumptions if standing.plan else ()
+    return "\n".join([asked.text, *assumed, *standing.findings, before])

@@ -69,3 +69,14 @@ def rests_on(steps: Sequence[PlanStep], results: Mapping[str, StepResult]) -> St
     shown = [each for each in found if each.rows.columns and each.type != StepType.VERIFY]
     with_rows = [each for each in shown if each.rows.texts]
     return next(reversed(with_rows or shown), None)
+
+
+def shown_of(steps: Sequence[PlanStep], results: Mapping[str, StepResult]) -> Sequence[StepResult]:
+    """Give the results that no analysis was made of, in the plan's order."""
+    used = {name for step in steps if step.type == StepType.ANALYZE for name in step.depends_on}
+    found = [results[each.id] for each in steps if each.id in results and each.id not in used]
+    shown = [each for each in found if each.rows.columns and each.type != StepType.VERIFY]
+    last = rests_on(steps, results)
+    if last is None or any(each.rows.texts for each in shown):
+        return shown
+    return [last]

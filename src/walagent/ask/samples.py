@@ -102,7 +102,7 @@ def without_mark(comment: str | None) -> str:
 
 def presentable(values: Sequence[str] | None) -> Sequence[str]:
     """Give what of a column's common values is shown: nothing where one is prose."""
-    found = [value for value in values or () if value.strip()]
+    found = [value for value in values or () if value.strip() or not value]
     if any(len(value) > LONGEST for value in found):
         return ()
     return [value for value in found if not _SOMEBODYS.search(value)][:VALUES]

@@ -14,6 +14,7 @@ from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.results import StepResult
 from walagent.ask.search import Searcher
 from walagent.ask.search import carry_out as search
+from walagent.ask.traps.find import find_traps
 from walagent.ask.verify import check_rows, verify
 from walagent.base.retries import CONFLICT, repeat
 from walagent.errors import (
@@ -116,7 +117,8 @@ class Statements:
             with self._breaker.watching():
                 rows = await _read(guard, query)
                 repeats = await find_repeats(guard, query, rows)
-        found = (*check_rows(rows), *repeats)
+                traps = await find_traps(guard, query, rows)
+        found = (*check_rows(rows), *repeats, *traps)
         return StepResult(step.id, step.type, rows, query, findings=found)
 
     @asynccontextmanager

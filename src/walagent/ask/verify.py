@@ -23,6 +23,8 @@ _UNBOUND: Final = re.compile(
     r"|margin|markup|return|roi|target|plan|budget|inflation|interest"
 )
 _FRACTION: Final = re.compile(r"percent|pct|percentage|%|share|ratio|rate")
+_MEAN: Final = re.compile(r"avg|average|mean|per")
+_MINOR: Final = re.compile(r"cents?|pence|minor")
 # Of these, the parts do not add up to the whole.
 _NOT_ADDITIVE: Final = re.compile(
     r"avg|average|mean|median|min|max|rate|ratio|share|percent|pct|percentage|%|price|distinct"
@@ -64,7 +66,7 @@ def _found(result: StepResult) -> Sequence[str]:
 
 
 def _about_all(rows: Rows) -> Iterator[str]:
-    if any(said.startswith("only the first") for said in rows.cut):
+    if rows.lacks_rows:
         yield "not all rows were read, so totals over them are wrong"
     distinct = len(set(rows.texts))
     if distinct == 1 and len(rows) > 1 and len(rows.names) > 1:
@@ -88,11 +90,11 @@ def _about_numbers(column: ResultColumn, texts: Sequence[str | None]) -> Iterato
     finite = [number for number in numbers if number.is_finite()]
     if odd := len(numbers) - len(finite):
         yield f"{name} is not a finite number in {_count(odd, 'row')}"
-    if _has(_PERCENT, name) and not _has(_UNBOUND, name):
+    if has_word(_PERCENT, name) and not has_word(_UNBOUND, name):
         outside = [number for number in finite if not 0 <= number <= 100]  # noqa: PLR2004 - percent
         if outside:
             yield f"{name} is outside of 0 to 100 in {_count(len(outside), 'row')}: {outside[0]}"
-    whole = column.type_oid in pgtypes.INTEGERS and _has(_FRACTION, name)
+    whole = column.type_oid in pgtypes.INTEGERS and has_word(_FRACTION, name)
     if whole and len(finite) >= _SEVERAL and not any(finite):
         yield f"{name} is 0 in every row, as after a division of whole numbers"
 
@@ -122,7 +124,11 @@ def _additive(result: StepResult) -> Iterator[tuple[str, Sequence[Decimal]]]:
     for n, column in enumerate(result.rows.columns):
         numbers = list(_numbers(row[n] for row in result.rows.texts))
         known = len(numbers) == len(result.rows) and all(each.is_finite() for each in numbers)
-        if known and column.type_oid in pgtypes.NUMBERS and not _has(_NOT_ADDITIVE, column.name):
+        if (
+            known
+            and column.type_oid in pgtypes.NUMBERS
+            and not has_word(_NOT_ADDITIVE, column.name)
+        ):
             yield column.name.casefold(), numbers
 
 
@@ -143,10 +149,20 @@ def _numbers(texts: Iterable[str | None]) -> Iterator[Decimal]:
             continue
 
 
-def _has(words: re.Pattern[str], name: str) -> bool:
-    """Whether one of the words stands in a name like `growth_percent` or `growthPercent`."""
+def has_word(words: re.Pattern[str], name: str) -> bool:
+    """Return whether one of the words stands in a name like `growth_percent` or `growthPercent`."""
     spaced = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).casefold()
     return any(words.fullmatch(word) for word in re.findall(r"[^\W_]+|%", spaced))
+
+
+def is_fraction(name: str) -> bool:
+    """Return whether a column is named as a part of a whole, or a mean."""
+    return has_word(_FRACTION, name) or has_word(_MEAN, name)
+
+
+def is_minor(name: str) -> bool:
+    """Return whether a column is named as an amount in hundredths."""
+    return has_word(_MINOR, name)
 
 
 def _count(n: int, thing: str) -> str:

@@ -264,22 +264,31 @@ create or replace view aos_agent.agent with (security_invoker) as
                               'auto_approve_tools', g.approve_from is distinct from 'low') as config
       from aos_agent.agents() g;
 
+create or replace function aos_agent.check_config(config jsonb)
+    returns void language plpgsql immutable
+as $$
+declare
+    _known   constant text[] := '{max_iterations,max_tokens_per_turn,thinking_visible,pause_before_tool,pause_after_tool,auto_approve_tools}';
+    _unknown text;
+begin
+    select k into _unknown from jsonb_object_keys(coalesce(config, '{}')) k where k <> all (_known) order by k limit 1;
+    if found then
+        raise exception 'unknown key "%" of config', _unknown
+            using errcode = '22023', hint = format('Known: %s.', array_to_string(_known, ', '));
+    end if;
+end;
+$$;
+
 -- Its turns are worked by the principal that inserts it.  Without tools, it has those that only read, and a memory.  Calls of
 -- a high risk wait for a person; with auto_approve_tools false, all calls do.
 create or replace function aos_agent.insert_agent()
     returns trigger language plpgsql
 as $$
 declare
-    _known   constant text[] := '{max_iterations,max_tokens_per_turn,thinking_visible,pause_before_tool,pause_after_tool,auto_approve_tools}';
     _persona text;
-    _unknown text;
 begin
     perform aos_auth.enter(new.tenant_id);
-    select k into _unknown from jsonb_object_keys(coalesce(new.config, '{}')) k where k <> all (_known) order by k limit 1;
-    if found then
-        raise exception 'unknown key "%" of config', _unknown
-            using errcode = '22023', hint = format('Known: %s.', array_to_string(_known, ', '));
-    end if;
+    perform aos_agent.check_config(new.config);
     select p.name into _persona from aos_persona.persona p where p.persona_id = new.persona_id;
     if not found then
         raise exception 'persona % does not exist', new.persona_id using errcode = 'WA021';
@@ -363,6 +372,10 @@ create or replace function aos_agent.approve_step(step_id bigint, approved boole
 as $$
 begin
     perform aos_auth.enter();
+    if not has_function_privilege('agent.approve(bigint)', 'execute') then
+        raise exception 'role "%" may not decide calls', current_user
+            using errcode = '42501', hint = format('Run as the operator: select agent.grant_approver(%L);', session_user);
+    end if;
     if approved then
         perform agent.approve(step_id);
     else
@@ -458,7 +471,10 @@ create or replace function aos_core.runs()
     returns setof agent.run language plpgsql
 as $$ begin perform aos_auth.enter(); return query select r.* from agent.run r where r.tenant = agent.current_tenant(); end; $$;
 create or replace view aos_core.run with (security_invoker) as
-    select r.id as run_id, r.state::text as status, r.kind, r.principal, r.result as output, r.error, r.tokens as total_tokens_used,
+    select r.id as run_id,
+           case r.state when 'pending' then 'pending' when 'succeeded' then 'completed' when 'cancelled' then 'cancelled' when 'skipped' then 'cancelled'
+                        when 'failed' then 'failed' when 'dead' then 'failed' when 'waiting_approval' then 'interrupted'
+                        when 'needs_review' then 'interrupted' else 'running' end as status, r.kind, r.principal, r.result as output, r.error, r.tokens as total_tokens_used,
            r.cost as total_cost_usd, r.created_at, r.started_at, r.finished_at
       from aos_core.runs() r;
 
@@ -501,6 +517,24 @@ begin
             ('aos_agent.error_log', 'select * from agent.error_log'),
             ('aos_agent.observation', $$select o.id as observation_id, o.thread_id as conversation_id, o.event_id, o.type as observation_type, o.severity,
                                                o.rating, o.aspects, o.content, o.author as created_by, o.created_at from agent.observation o$$),
+            ('aos_agent.memory', $$select m.id as memory_id, aos_meta.id_of('agent', m.tenant, m.agent::text) as agent_id, m.kind as memory_type, m.key, m.value,
+                                          m.importance, m.access_count, m.expires_at, m.created_at
+                                     from agent.memory m where m.superseded_by is null and m.retracted_at is null$$),
+            ('aos_core.session_memory', $$select m.id as memory_id, m.thread_id as conversation_id, m.kind as memory_type, m.key, m.value, m.expires_at, m.created_at
+                                            from agent.memory m where m.thread_id is not null and m.superseded_by is null and m.retracted_at is null$$),
+            ('aos_core.skill_execution', $$select s.run_id, s.seq as step_number, s.content ->> 'name' as skill_key, s.content ->> 'call_id' as call_id,
+                                                  s.content -> 'content' as output,
+                                                  case when (s.content ->> 'is_error')::boolean then 'failed' else 'completed' end as status,
+                                                  s.recorded_at as created_at
+                                             from agent.step s where s.kind = 'result'$$),
+            ('aos_skills.skill_impl', $$select t.name as skill_key, t.version, t.kind as impl_type, t.target as impl_ref, t.timeout_seconds * 1000 as http_timeout_ms,
+                                               t.retries as retry_count, t.retry_seconds * 1000 as retry_delay_ms, t.enabled from agent.tool t$$),
+            ('aos_skills.role_skill', $$select r.role as role_key, r.tool as skill_key, r.allowed as allowed_params, r.denied as denied_params
+                                          from agent.role_tool r where r.tenant = agent.current_tenant()$$),
+            ('aos_auth.role_grant', $$select p.id as principal_id, g.role as role_key, g.granted_by, g.granted_at, g.expires_at,
+                                             g.expires_at is null or g.expires_at > now() as is_active
+                                        from agent.role_grant g join agent.principal p on p.tenant = g.tenant and p.name = g.principal
+                                       where g.tenant = agent.current_tenant()$$),
             ('aos_core.event_log', $$select a.number as event_id, a.at as created_at, a.action as event_type, a.object as node_name,
                                             a.principal as actor, a.detail as payload from agent.audit a$$),
             ('aos_multi_agent.team', $$select aos_meta.id_of('team', t.tenant, t.name) as team_id, t.name, t.description,
@@ -614,29 +648,3 @@ as $$ select agent.create_task(aos_multi_agent.name_of($1), $2, $3, $4) $$;
 create or replace function aos_collab.add_comment(conversation_id uuid, content text)
     returns uuid language plpgsql
 as $$ begin perform aos_auth.enter(null, $1); return (agent.comment($1, $2)).id; end; $$;
-
--- They are for members, as agent.grant_member() makes them: what a login may do beyond that, its own grants say.
-delete from agent_internal.privilege where object ~ '^aos_';
-insert into agent_internal.privilege (kind, object, privilege, capabilities)
-select 'schema', n.nspname, 'usage', array['member'] from pg_namespace n where n.nspname ~ '^aos_'
-union all
-select 'table', format('%I.%I', n.nspname, c.relname), 'select, insert', array['member']
-  from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname ~ '^aos_' and c.relkind = 'v'
-union all
-select 'function', p.oid::regprocedure::text, 'execute', array['member']
-  from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname ~ '^aos_' and p.prorettype <> 'trigger'::regtype;
-do $$
-declare
-    _statement text;
-begin
-    for _statement in
-        select format('revoke all on %s %s from public', p.kind, p.object) from agent_internal.privilege p where p.object ~ '^aos_'
-        union all
-        select format('grant %s on %s %s to %I', p.privilege, p.kind, p.object, h.role)
-          from agent_internal.privilege p cross join agent_internal.present_holders() h
-         where p.object ~ '^aos_' and h.capability = 'member'
-    loop
-        execute _statement;
-    end loop;
-end;
-$$;

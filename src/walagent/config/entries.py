@@ -1,5 +1,6 @@
 """The entries of agents.yaml: models, agents, attachments and budgets."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -28,7 +29,7 @@ def _is_installed(name: str) -> str:
     try:
         find_provider(name)
     except ConfigError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(f"{error}. {error.hint.rstrip('.')}") from error
     return name
 
 
@@ -98,6 +99,13 @@ class ModelEntry(Part):
     """Sent with every request.  Default: as registered."""
     enabled: bool | None = None
     """`false`: no new agent can use it, and runs that need it fail.  Default: as registered."""
+
+    @property
+    def destination(self) -> Mapping[str, object]:
+        """The keys that say which model of which endpoint receives requests, and with which key."""
+        return self.model_dump(
+            include={"provider", "model_id", "base_url", "credential"}, exclude_none=True
+        )
 
 
 class ExampleEntry(Part):

@@ -51,7 +51,7 @@ class Config(Part):
     log: LogSettings = LogSettings()
     embedded: Embedded = Embedded()
     tools: ToolSettings = ToolSettings()
-    ask: AskSettings = AskSettings()
+    ask: AskSettings = Field(default_factory=AskSettings)
     retrieval: Retrieval = Retrieval()
     files: FileSettings = FileSettings()
     mcp_servers: dict[Name, McpServerEntry] = Field(default_factory=dict)
@@ -73,6 +73,12 @@ class Config(Part):
 
     budgets: dict[str, BudgetEntry] = Field(default_factory=dict)
     """Budgets by name."""
+
+    @model_validator(mode="after")
+    def _questions_know_models(self) -> "Config":
+        used = {name: entry for name, entry in self.models.items() if entry.enabled is not False}
+        self.ask.declare({name: entry.destination for name, entry in used.items()})
+        return self
 
     @model_validator(mode="after")
     def _tools_have_names(self) -> "Config":

@@ -1,10 +1,11 @@
 """The sections of agents.yaml that configure the daemon, questions, live rows and the outbox."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from walagent.config.base import (
     Bytes,
@@ -120,6 +121,8 @@ class Search(Part):
 class AskSettings(Part):
     """How questions are answered: `walagent ask` and `chat`."""
 
+    _declared: Mapping[str, Mapping[str, object]] = PrivateAttr(default_factory=dict)
+
     role: str = Field(default="walagent_analyst", min_length=1)
     """The role that runs the model's statements; it must be able to read and nothing else."""
     model: str | None = None
@@ -154,6 +157,15 @@ class AskSettings(Part):
     summarized."""
     search: Search | None = None
     """Web search; see `ask.search`."""
+
+    @property
+    def declared(self) -> Mapping[str, Mapping[str, object]]:
+        """The models of the same file, with the keys that say where requests go."""
+        return self._declared
+
+    def declare(self, models: Mapping[str, Mapping[str, object]]) -> None:
+        """Take the models of the file."""
+        self._declared = models
 
 
 class Retrieval(Part):

@@ -1,8 +1,10 @@
 """Transactions of the principals who ask: as which role, with which limits, how many at once."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any, Final, cast
 
 from psycopg import AsyncConnection
@@ -14,13 +16,18 @@ from walagent.console.sessions import act_as, acting_role
 from walagent.console.statements import read_rows
 from walagent.domain.tenant import Actor
 from walagent.http.exchange import RefusedError
+from walagent.http.shares import NOBODY, Shares
 from walagent.http.signed_tokens import FindIdentity
 from walagent.message import Json
 from walagent.store.sessions.acting import identity_of_token
 
 # Compiling the policies of all tables that a query reads takes seconds.
-_LOCAL: Final = b"set local statement_timeout = '20s'; set local jit = off"
-_CONCURRENT: Final = 6  # statements; shapes need connections, too
+# A lock is somebody else's: who waits for it has a place that others need.
+_LOCAL: Final = (
+    b"set local statement_timeout = '20s'; set local lock_timeout = '2s'; set local jit = off"
+)
+_KNOWN: Final = 60.0  # seconds for which a token counts as a principal's, for its shares alone
+_MOST_KNOWN: Final = 10_000
 
 
 class Acting:
@@ -33,15 +40,38 @@ class Acting:
     def __init__(self, engine: Engine, find: FindIdentity = identity_of_token) -> None:
         self.find = find
         self._engine = engine
-        self._free = asyncio.Semaphore(_CONCURRENT)
+        # Shapes need connections, too.
+        self._places = Shares("statements", 6, of_tenant=4, of_principal=2, waiting=20)
+        self._known: dict[bytes, tuple[float, Actor]] = {}  # by digest of the token
         self._role: list[str | None] = []  # once it is known
         self._role_lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
+    async def connection(self, who: Actor = NOBODY) -> AsyncGenerator[AsyncConnection[Any]]:
         """Use a connection of the daemon's login, of a few at once."""
-        async with self._free, self._engine.connection() as conn:
+        async with self._places.in_turn(who), self._engine.connection() as conn:
             yield conn
+
+    async def who(self, token: str) -> Actor:
+        """Return whose share a request takes; what a token may do is checked in its transaction.
+
+        Raises:
+            WalagentError, RefusedError: the token is unknown, expired or revoked.
+        """
+        digest, now = sha256(token.encode()).digest(), time.monotonic()
+        at, actor = self._known.get(digest, (-_KNOWN, NOBODY))
+        if now - at < _KNOWN:
+            return actor
+        async with self.connection() as conn, conn.transaction():
+            await conn.execute(_LOCAL)
+            await act_as(conn, token, find=self.find)
+            cursor = await conn.execute("select agent.current_tenant(), agent.current_principal()")
+            row = await cursor.fetchone()
+        actor = Actor(str(row[0]), str(row[1])) if row and row[0] is not None else NOBODY
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[digest] = now, actor
+        return actor
 
     async def caller(self, token: str, scope: str) -> tuple[Caller, Json]:
         """Return whose token it is, and the time.
@@ -70,7 +100,7 @@ class Acting:
         self, token: str, *, writes: bool = False
     ) -> AsyncGenerator[AsyncConnection[Any]]:
         """Open a transaction of the principal of a token."""
-        async with self.connection() as conn:
+        async with self.connection(await self.who(token)) as conn:
             role = await self.role_of(conn)
             async with conn.transaction():
                 if not writes:

@@ -14,6 +14,7 @@ The cookie is a token; requests with it are guarded.  Bearer tokens are accepted
 their requests as they are: routes and responses of a framework would cost each poll.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from starlette.applications import Starlette
@@ -24,7 +25,7 @@ from starlette.routing import Route
 
 from walagent.console.acting import Acting
 from walagent.console.guard import check, check_place, cookie_of
-from walagent.console.multiplex import Socket
+from walagent.console.multiplex import Socket, Sockets
 from walagent.console.offer import Application, Engine, Offer
 from walagent.console.reading import Reading
 from walagent.console.signing_in import SigningIn, without_cookie
@@ -69,6 +70,7 @@ class ConsoleApi:
         self._shapes = shapes
         self._hosts = offer.hosts
         acting = Acting(engine, find)
+        self._sockets = Sockets(shapes, acting.who)
         session, reads = SigningIn(acting, offer), Reading(acting, offer)
         self._app = Starlette(
             routes=[
@@ -90,6 +92,15 @@ class ConsoleApi:
                 HTTPException: refuse_route,
             },
         )
+
+    @property
+    def routes(self) -> Sequence[tuple[str, frozenset[str]]]:
+        """Paths below /v1, and the methods of each."""
+        return [
+            (each.path, frozenset(each.methods or ()))
+            for each in self._app.routes
+            if isinstance(each, Route)
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -126,7 +137,7 @@ class ConsoleApi:
                 check_place(dict[bytes, bytes](scope["headers"]), self._hosts)
             except RefusedError:
                 return
-        await Socket(self._shapes, scope, receive, send, bearer or cookie).serve()
+        await Socket(self._sockets, scope, receive, send, bearer or cookie).serve()
 
 
 _ROUTES: Final = frozenset({"/session", "/replies", "/ask", "/try", "/why"})

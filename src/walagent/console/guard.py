@@ -12,31 +12,16 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from walagent.http.exchange import RefusedError
+from walagent.http.hosts import name_of
 from walagent.sync.asgi import bearer_of
 
 COOKIE: Final = "walagent_session"  # what names of cookies begin with
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9.~-]")
 _LONGEST: Final = 80
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_ANY: Final = frozenset({"0.0.0.0", "::", "*", ""})  # noqa: S104 - it names no host
 _READS: Final = frozenset({"GET", "HEAD"})
 
 Headers = Mapping[bytes, bytes]
 Scope = MutableMapping[str, Any]  # as ASGI defines it
-
-
-def hosts_of(listening: str, public_url: str | None, more: tuple[str, ...] = ()) -> frozenset[str]:
-    """Return the names under which this server may be asked.
-
-    Args:
-        listening: the address that it listens on.
-        public_url: where people reach it.
-        more: names of the file.
-    """
-    found = {listening, *more} - _ANY
-    if public_url is not None and (name := urlsplit(public_url).hostname):
-        found.add(name)
-    return _LOOPBACK | {each.lower() for each in found}
 
 
 def check(method: str, headers: Headers, hosts: frozenset[str]) -> None:
@@ -57,7 +42,7 @@ def check_place(headers: Headers, hosts: frozenset[str]) -> None:
         RefusedError: as `check`.
     """
     host = headers.get(b"host", b"").decode("latin-1")
-    if _name(host) not in hosts:
+    if name_of(host) not in hosts:
         raise RefusedError(
             403, f'host "{host}" is not a name of this server', hint="Add it to http.hosts."
         )
@@ -75,13 +60,6 @@ def _check_write(method: str, headers: Headers) -> None:
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if method != "DELETE" and kind != b"application/json":
         raise RefusedError(415, "expected content-type: application/json")
-
-
-def _name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
 
 
 def cookie_name(scope: Scope) -> str:

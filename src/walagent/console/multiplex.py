@@ -10,14 +10,19 @@ answer that is too large for one message has status 413: it is to be fetched ove
 """
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import orjson
 
+from walagent.domain.tenant import Actor
+from walagent.errors import WalagentError
+from walagent.http.exchange import RefusedError
+from walagent.http.limits import abort_of, connection_limit, known_of
+from walagent.http.shares import Shares
 from walagent.message import Json
 from walagent.sync.asgi import Receive, Scope, Send
 from walagent.telemetry.log import log
@@ -70,18 +75,33 @@ class _Answer:
                 self.body.clear()
 
 
+class Sockets:
+    """The sockets of a process.
+
+    Args:
+        application: answers requests for shapes over HTTP.
+        who: returns whose share a token takes.
+    """
+
+    def __init__(self, application: _Application, who: Callable[[str], Awaitable[Actor]]) -> None:
+        self.application = application
+        self.who = who
+        most = connection_limit()
+        self.places = Shares("sockets", most, of_tenant=most // 2, of_principal=most // 8)
+
+
 class Socket:
     """One WebSocket.
 
     Args:
-        application: answers requests for shapes over HTTP.
         token: of the cookie, or of a header; empty: the client sends one, or none.
     """
 
     def __init__(
-        self, application: _Application, scope: Scope, receive: Receive, send: Send, token: str
+        self, sockets: Sockets, scope: Scope, receive: Receive, send: Send, token: str
     ) -> None:
-        self._application = application
+        self._sockets = sockets
+        self._place = ExitStack()
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -107,11 +127,14 @@ class Socket:
             code, reason = _POLICY, str(error)
         except TimeoutError:
             code, reason = _GOING, "nothing was asked for"
+            if not self._is_known:
+                abort_of(self._scope)()
         finally:
             refused.cancel()
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.wait([refused, *self._tasks.values()])
+            self._place.close()
         with suppress(Exception):  # the client is gone
             await self._send({"type": "websocket.close", "code": code, "reason": reason})
 
@@ -197,7 +220,7 @@ class Socket:
     async def _answer(self, identifier: int, request: Scope) -> None:
         answer = _Answer()
         try:
-            await self._application(request, _never, answer.send)
+            await self._sockets.application(request, _never, answer.send)
         except Exception as error:  # noqa: BLE001 - as the server does for HTTP
             log.warning("console.request_failed", error=error)
             answer = _Answer()
@@ -217,7 +240,23 @@ class Socket:
             is_refused = True
         if is_refused:
             self._refused.set()
+        elif not self._is_known:
+            await self._be_known()
+
+    async def _be_known(self) -> None:
+        """Take the place of a socket of the principal, and keep it whatever others do."""
         self._is_known = True
+        if self._token:
+            try:
+                who = await self._sockets.who(self._token)
+            except (RefusedError, WalagentError):
+                return  # the next request is refused, and says why
+            try:
+                self._place.enter_context(self._sockets.places.now(who))
+            except RefusedError:
+                self._refused.set()
+                return
+        known_of(self._scope)()
 
 
 async def _never() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from psycopg import AsyncConnection
 from walagent.console.declared import Declared
 from walagent.console.own import Own
 from walagent.console.replies import ReplyStreams
+from walagent.domain.tenant import Actor
 from walagent.message import Json
 from walagent.runs.live_replies import LiveReplies
 from walagent.store.sessions.acting import Identity
@@ -39,7 +40,9 @@ class Questions(Protocol):
         """Check that the principal can ask; return whether as the login of this process."""
         ...
 
-    async def answer(self, question: str, session: str, token: str | None) -> dict[str, Json]:
+    async def answer(
+        self, question: str, session: str, token: str | None, who: Actor
+    ) -> dict[str, Json]:
         """Answer a question."""
         ...
 
@@ -79,7 +82,7 @@ class Reasons(Protocol):
         ...
 
     async def explain(
-        self, name: str, key: str, identity: Identity, role: str | None
+        self, name: str, key: str, identity: Identity, role: str | None, who: Actor
     ) -> dict[str, Json]:
         """Explain the runs of a row."""
         ...

@@ -4,7 +4,6 @@ A question reads as the analyst role, which the principal's own login must be ab
 nothing is read that `walagent ask` would not read for it.
 """
 
-import asyncio
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -14,10 +13,11 @@ from walagent.ask.health import Health
 from walagent.ask.options import Options
 from walagent.config import AskSettings
 from walagent.config.dsn import Logins, Places
+from walagent.domain.tenant import Actor
 from walagent.http.exchange import RefusedError
+from walagent.http.shares import Shares
 from walagent.message import Json
 
-_AT_ONCE: Final = 2  # questions of a process; each has its own connections
 _WHO: Final = """
 select login, is_own, may, bypasses, reads_login, agent.has_scope('post') as writes,
        agent.current_principal()::text as principal,
@@ -37,7 +37,8 @@ class PageQuestions:
         self._logins = logins
         self._settings = settings
         self._health = Health()
-        self._free = asyncio.Semaphore(_AT_ONCE)
+        # Each has its own connections.
+        self._places = Shares("questions", 4, of_tenant=3, of_principal=2)
 
     async def check(self, conn: AsyncConnection[Any]) -> bool:
         """Check that the principal of this transaction can ask; return whether as this login.
@@ -88,25 +89,24 @@ class PageQuestions:
             )
         return bool(is_own)
 
-    async def answer(self, question: str, session: str, token: str | None) -> dict[str, Json]:
+    async def answer(
+        self, question: str, session: str, token: str | None, who: Actor
+    ) -> dict[str, Json]:
         """Answer a question.
 
         Args:
             token: of the principal; None: the login of this process asks for itself.
+            who: the principal.
 
         Raises:
             WalagentError: as `Asker.ask` does.
             RefusedError: too many questions are being answered.
         """
-        if self._free.locked():
-            raise RefusedError(503, f"{_AT_ONCE} questions are being answered", hint="Ask later.")
         dsn = self._logins.dsn()
         places = Places(dsn, dsn, tools_dsn=self._logins.tools_dsn(), token=token)
-        async with (
-            self._free,
-            open_asker(places, self._settings, Options(), health=self._health) as asker,
-        ):
-            found = await asker.ask_in_turn(question, session)
+        with self._places.now(who):
+            async with open_asker(places, self._settings, Options(), health=self._health) as asker:
+                found = await asker.ask_in_turn(question, session)
         plan = found.plan
         steps: list[Json] = [
             {

@@ -61,6 +61,7 @@ class Reading:
     async def replies(self, request: Request) -> Application:
         """Answer with what models write now, as events."""
         reader = reader_of(request.query_params)
+        who = await self._acting.who(token_of(request.scope))
 
         async def check() -> None:
             async with self._acting.transaction(token_of(request.scope)) as conn:
@@ -68,7 +69,7 @@ class Reading:
 
         async def stream(scope: Scope, receive: Receive, send: Send) -> None:
             del scope  # it is the request's
-            await self._offer.replies.send(reader, check, receive, send)
+            await self._offer.replies.send(reader, check, receive, send, who)
 
         return stream
 
@@ -80,13 +81,14 @@ class Reading:
     async def ask(self, request: Request) -> Response:
         """Answer a question."""
         questions = _offered(self._offer.questions, "questions are not answered here")
-        given = await read_object(request)
         is_own = await self._check_questions(request)
+        who = await self._acting.who(token_of(request.scope))
+        given = await read_object(request)
         question, session = given.get("question"), given.get("session")
         if not (isinstance(question, str) and isinstance(session, str)):
             raise RefusedError(400, 'expected "question" and "session"')
         token = None if is_own else token_of(request.scope)
-        return answer(await questions.answer(question, session, token))
+        return answer(await questions.answer(question, session, token, who))
 
     async def _check_questions(self, request: Request) -> bool:
         questions = _offered(self._offer.questions, "questions are not answered here")
@@ -102,6 +104,7 @@ class Reading:
     async def try_row(self, request: Request) -> Response:
         """Try an attachment on a row, and take it back."""
         trials = _offered(self._offer.trials, "agents are not tried here")
+        await self._acting.who(token_of(request.scope))  # nobody else's body is read
         given = await read_object(request)
         at, draft = given.get("at"), given.get("draft")
         may = await self._check_trial(request, given.get("attachment"))
@@ -134,10 +137,11 @@ class Reading:
             raise RefusedError(400, 'expected "relation" and "key"')
         check_texts({"relation": relation, "key": key})
         token = token_of(request.scope)
+        who = await self._acting.who(token)
         async with self._acting.transaction(token) as conn:
             name = await reasons.check(conn, relation)
             role = await self._acting.role_of(conn)
-        return answer(await reasons.explain(name, key, self._acting.find(token), role))
+        return answer(await reasons.explain(name, key, self._acting.find(token), role, who))
 
 
 def _offered(part: T | None, otherwise: str) -> T:

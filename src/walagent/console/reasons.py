@@ -16,13 +16,14 @@ from psycopg.sql import SQL, Identifier
 from walagent.config import Config
 from walagent.config.dsn import Logins
 from walagent.console.declared import declared_queries
+from walagent.domain.tenant import Actor
 from walagent.explain.facts import explain
 from walagent.http.exchange import RefusedError
+from walagent.http.shares import Shares
 from walagent.message import Json
 from walagent.store.sessions.acting import Identity, give_identity
 from walagent.store.sessions.connections import connect
 
-_AT_ONCE: Final = 2  # each has its own connections
 _SECONDS: Final = 20
 
 
@@ -32,7 +33,8 @@ class PageReasons:
     def __init__(self, logins: Logins, config: Config) -> None:
         self._dsn: Callable[[], str] = logins.dsn
         self._config = config
-        self._free = asyncio.Semaphore(_AT_ONCE)
+        # Each has its own connections.
+        self._places = Shares("reasons", 4, of_tenant=3, of_principal=2)
         (self._tables,) = (q.text for q in declared_queries() if q.name == "console.tables")
 
     async def check(self, conn: AsyncConnection[Any], relation: str) -> str:
@@ -56,31 +58,30 @@ class PageReasons:
         raise RefusedError(404, f'no agent is attached to table "{relation}"')
 
     async def explain(
-        self, name: str, key: str, identity: Identity, role: str | None
+        self, name: str, key: str, identity: Identity, role: str | None, who: Actor
     ) -> dict[str, Json]:
         """Explain the runs of a row.
 
         Args:
             name: quoted, of the table.
             role: as which transactions of the principal read; None: the login.
+            who: the principal.
 
         Raises:
             WalagentError: as `explain` does.
             RefusedError: too many rows are being explained, or it took too long.
         """
-        if self._free.locked():
-            raise RefusedError(503, f"{_AT_ONCE} rows are being explained", hint="Ask later.")
         try:
-            async with (
-                self._free,
-                asyncio.timeout(_SECONDS),
-                await connect(self._dsn(), application="walagent why") as conn,
-                await connect(self._dsn(), application="walagent why") as worker,
-            ):
-                if role is not None:
-                    await conn.execute(SQL("set role {}").format(Identifier(role)))
-                give_identity(conn, identity)
-                found = await explain(conn, self._config, name, key, worker)
+            with self._places.now(who):
+                async with (
+                    asyncio.timeout(_SECONDS),
+                    await connect(self._dsn(), application="walagent why") as conn,
+                    await connect(self._dsn(), application="walagent why") as worker,
+                ):
+                    if role is not None:
+                        await conn.execute(SQL("set role {}").format(Identifier(role)))
+                    give_identity(conn, identity)
+                    found = await explain(conn, self._config, name, key, worker)
         except TimeoutError as error:
             raise RefusedError(504, f"the reasons took more than {_SECONDS} s") from error
         verdicts: list[Json] = [asdict(each) for each in found.verdicts]

@@ -20,14 +20,15 @@ import orjson
 from psycopg import AsyncConnection
 
 from walagent.base.concurrency import first_of
+from walagent.domain.tenant import Actor
 from walagent.errors import WalagentError
 from walagent.http.exchange import RefusedError
+from walagent.http.shares import NOBODY, Shares
 from walagent.runs.live_replies import LiveReplies, Reader, changes_of
 from walagent.sync.asgi import Receive, Send
 
 _CHECKED: Final = 60.0  # seconds between checks of the reader's rights
 _QUIET: Final = 15.0  # seconds without an event until a comment is sent
-_MOST: Final = 1_000  # streams of a process
 _DIGITS: Final = 19  # of an int8
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
@@ -48,30 +49,31 @@ class ReplyStreams:
     def __init__(self, replies: LiveReplies, checked: float = _CHECKED) -> None:
         self._replies = replies
         self._checked = checked
-        self._open = 0
+        self._places = Shares("streams of replies", 1000, of_tenant=500, of_principal=100)
 
     async def send(
-        self, reader: Reader, check: Callable[[], Awaitable[None]], receive: Receive, send: Send
+        self,
+        reader: Reader,
+        check: Callable[[], Awaitable[None]],
+        receive: Receive,
+        send: Send,
+        who: Actor = NOBODY,
     ) -> None:
         """Send what *reader* reads until the client disconnects, or may no longer read it.
 
         Args:
             check: raises an error if the client may not read it.
+            who: the client.
 
         Raises:
             RefusedError: too many streams are open.
             WalagentError, RefusedError: of the first check.
         """
-        if self._open >= _MOST:
-            raise RefusedError(503, f"{_MOST} replies are being followed", hint="Repeat it later.")
-        self._open += 1
-        try:
+        with self._places.now(who):
             await check()
             with self._replies.reading(reader):
                 await first_of(sent=self._follow(reader, check, send), gone=disconnected(receive))
             await send({"type": "http.response.body", "body": b""})
-        finally:
-            self._open -= 1
 
     async def _follow(
         self, reader: Reader, check: Callable[[], Awaitable[None]], send: Send

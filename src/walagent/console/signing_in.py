@@ -1,6 +1,7 @@
 """The session of a browser: who is signed in, sign in, sign out."""
 
 from dataclasses import asdict
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +13,8 @@ from walagent.console.own import check_texts, text_of
 from walagent.console.sessions import HOURS, enter, exchange, leave, read_session
 from walagent.http.exchange import RefusedError, answer, read_object
 from walagent.telemetry.log import log
+
+_MOST_BYTES: Final = 1 << 16  # of a body that anybody can send
 
 
 class SigningIn:
@@ -29,7 +32,7 @@ class SigningIn:
 
     async def sign_in(self, request: Request) -> Response:
         """Exchange a code of `walagent console`, or a token, for a cookie."""
-        given = await read_object(request)
+        given = await read_object(request, _MOST_BYTES)
         code, token = given.get("code"), given.get("token")
         check_texts({"code": text_of(code)})
         async with self._acting.connection() as conn, conn.transaction():

@@ -19,6 +19,7 @@ from walagent.config.dsn import Logins
 from walagent.console.declared import PREFIX, declared_mutations
 from walagent.domain.tenant import Actor
 from walagent.http.exchange import RefusedError
+from walagent.http.shares import Shares
 from walagent.intake.backfill import PresentRow
 from walagent.message import Json
 from walagent.store.changed_rows import Cells, ChangedRow
@@ -26,7 +27,6 @@ from walagent.store.sessions.connections import connect
 from walagent.trial.attaching import Wanted
 from walagent.trial.trial import Trial, TrialOptions, TriedRow, open_trial
 
-_AT_ONCE: Final = 2  # trials of a process; each has its own connections
 _SECONDS: Final = 300  # of one row
 _LISTED: Final = 20  # rows to choose from
 _WHO: Final = """
@@ -72,7 +72,8 @@ class PageTrials:
         self._dsn: Callable[[], str] = logins.dsn
         # The page tries what is in the database, also where the file differs.
         self._config = config.model_copy(update={"agents": {}, "attachments": {}})
-        self._free = asyncio.Semaphore(_AT_ONCE)
+        # Each has its own connections.
+        self._places = Shares("trials", 4, of_tenant=3, of_principal=2)
 
     async def check(self, conn: AsyncConnection[Any], attachment: str) -> MayTry:
         """Check that the principal of this transaction may try an attachment.
@@ -165,11 +166,10 @@ class PageTrials:
     async def _open(
         self, may: MayTry, draft: Mapping[str, Json], options: TrialOptions
     ) -> AsyncGenerator[Trial]:
-        if self._free.locked():
-            raise RefusedError(503, f"{_AT_ONCE} trials are running", hint="Try again later.")
         wanted = Wanted(may.attachment, self._config, actor=may.actor, draft=draft)
-        async with self._free, open_trial(self._dsn(), wanted, options) as trial:
-            yield trial
+        with self._places.now(may.actor):
+            async with open_trial(self._dsn(), wanted, options) as trial:
+                yield trial
 
     async def _shown(self, trial: Trial, tried: TriedRow) -> dict[str, Json]:
         changes, hidden = await self._readable(trial, tried.changes.rows)

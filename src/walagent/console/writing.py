@@ -48,9 +48,10 @@ class Writing:
         declared = self._offer.mutations.get(name)
         if declared is None:
             raise RefusedError(404, f'there is no mutation "{name}"')
+        token = token_of(request.scope)
+        await self._acting.who(token)  # nobody else's body is read
         given = await read_object(request)
         check_given(declared, name, given)
-        token = token_of(request.scope)
         if declared.run_as is not None and self._offer.own is not None:
             caller, _ = await self._acting.caller(token, "post")
             return await self._offer.own.write(declared, given, caller)
@@ -99,8 +100,10 @@ class Writing:
         if state != _DENIED:
             return
         try:
-            async with self._acting.connection() as conn, conn.transaction():
-                await act_as(conn, token_of(request.scope), find=self._acting.find)
+            token = token_of(request.scope)
+            who = await self._acting.who(token)
+            async with self._acting.connection(who) as conn, conn.transaction():
+                await act_as(conn, token, find=self._acting.find)
                 statement = "select agent_internal.audit_refused_request(%s, %s)"
                 await conn.execute(statement, (f"mutation {name}", state))
         except (RefusedError, WalagentError) as lost:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import orjson
 
+from walagent.deciders.written_calls import written_call
 from walagent.domain.agent_spec import AgentSpec, Finish
 from walagent.domain.run import Step, StepKind
 from walagent.domain.tool_spec import Effect, Tool
@@ -80,7 +81,9 @@ def _refuse_cut(
         if call.id not in answered:
             return refuse(call, "not carried out: the reply was cut off")
     if reply.stop is Stop.REFUSAL:
-        return fail(f"the model refused: {reply.text[:500]}")
+        by = f" (the provider stopped it: {reply.why})" if reply.why else ""
+        said = f": {reply.text[:500]}" if reply.text.strip() else ""
+        return fail(f"the model refused{by}{said}")
     if _may_ask_longer(recent, agent):
         return correct("Your reply was cut off by its token limit. Answer again, in fewer words.")
     return fail("the model was cut off by its token limit; raise max_output_tokens or max_cost")
@@ -246,7 +249,8 @@ def _what_is_wrong(call: ToolCall, agent: AgentSpec, check: Check) -> str | None
         known = ", ".join(tool.name for tool in agent.tools) or "none"
         return f'there is no tool "{call.name[:64]}"; the tools are: {known}'
     if call.arguments is None:
-        return f"the arguments of {call.name} are not a JSON object"
+        why = call.problem or "they are not a JSON object"
+        return f"the arguments of {call.name} cannot be used: {why}"
     return check(tool, call.arguments)
 
 
@@ -254,6 +258,17 @@ def _judge_words(
     reply: Reply, steps: Sequence[Step], recent: Sequence[Step], agent: AgentSpec
 ) -> Move:
     """A reply without calls ends the run, if it may."""
+    if name := written_call(reply.text, {tool.name for tool in agent.tools}):
+        if corrections(recent) >= agent.limits.max_corrections:
+            return fail(
+                f'the model wrote its call of "{name}" as text, which is never carried out;'
+                " start its server with a parser for its calls, or set tool_mode of the model"
+                " to schema"
+            )
+        return correct(
+            f"Your answer is a text that looks like a call of {name}. Nothing was carried out."
+            " Call the tool itself, or answer in words."
+        )
     if must_call(steps, agent) is not None:
         if corrections(recent) >= agent.limits.max_corrections:
             return fail("the model answered in words where a tool call is required")

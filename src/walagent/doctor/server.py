@@ -8,8 +8,10 @@ from walagent.config import Config
 from walagent.config.base import in_bytes
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.store.install.server_facts import ServerFacts
+from walagent.wal.options import READER, SYNC_READER
 from walagent.wal.refusals import PLUGIN_LIST
 from walagent.wal.slots import SlotState
+from walagent.wal.synchronous import HINT, is_synchronous
 
 _OLDEST = 150000  # views with security_invoker
 _SKEW = 2.0  # seconds; a round trip takes far less
@@ -46,6 +48,7 @@ def check_server(
     yield from _keeping(facts, slot)
     yield from _clock(skew)
     yield from _connections(facts, config)
+    yield from _synchronous(facts)
     yield from check_messages(facts)
 
 
@@ -77,6 +80,16 @@ def _room(facts: ServerFacts, slot: SlotState | None) -> Iterator[Finding]:
         yield problem(
             f"all {facts.max_senders} WAL senders are in use",
             f"alter system set max_wal_senders = {facts.max_senders + 10}; -- then restart",
+        )
+
+
+def _synchronous(facts: ServerFacts) -> Iterator[Finding]:
+    names = facts.synchronous_names
+    if any(is_synchronous(names, application) for application in (READER, SYNC_READER)):
+        yield problem(
+            f"synchronous_standby_names = '{names}' makes a reader of walagent a synchronous"
+            " standby: it reads nothing until that changes, so that commits do not wait for it",
+            HINT,
         )
 
 

@@ -82,6 +82,11 @@ class Claim:
         return (self.change, *self.merged)
 
     @property
+    def last(self) -> Mapping[str, Any]:
+        """Return the last change, whose values are bound: the agent acts on what is there now."""
+        return self.merged[-1] if self.merged else self.change
+
+    @property
     def is_deferred(self) -> bool:
         """Return whether the evaluation is deferred; not if a person has requeued the run."""
         return bool(self.change.get("deferred")) and not self.steps

@@ -89,4 +89,5 @@ class Tool:
     @property
     def spec(self) -> ToolSpec:
         """Return the tool as presented to the model."""
-        return ToolSpec(self.name, self.description or self.name, self.input_schema)
+        reads = self.effect is Effect.READ
+        return ToolSpec(self.name, self.description or self.name, self.input_schema, reads)

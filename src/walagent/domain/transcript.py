@@ -38,7 +38,8 @@ def reply_to_json(reply: Reply) -> dict[str, Json]:
         "stop": reply.stop.value,
         "model": reply.model,
     }
-    return {**content, "note": reply.note} if reply.note else content
+    said = {"note": reply.note, "why": reply.why}
+    return {**content, **{key: text for key, text in said.items() if text}}
 
 
 def without_thinking(reply: Reply) -> Reply:
@@ -64,6 +65,7 @@ def reply_from_json(content: Mapping[str, Any]) -> Reply:
         Stop(content["stop"]),
         model=content.get("model", ""),
         note=content.get("note", ""),
+        why=content.get("why", ""),
     )
 
 
@@ -143,15 +145,17 @@ def _part_to_json(part: Text | Thinking | ToolCall) -> dict[str, Json]:
             return {"text": text}
         case Thinking(provider, raw):
             return {"thinking": raw, "provider": provider}
-        case ToolCall(call_id, name, None, raw):
-            return {"call": call_id, "name": name, "arguments": None, "raw": raw}
+        case ToolCall(call_id, name, None, raw, problem):
+            call = {"call": call_id, "name": name, "arguments": None, "raw": raw}
+            return {**call, "problem": problem} if problem else call
         case ToolCall(call_id, name, arguments, _):
             return {"call": call_id, "name": name, "arguments": dict(arguments or {})}
 
 
 def _part_from_json(raw: Mapping[str, Any]) -> Text | Thinking | ToolCall:
     if "call" in raw:
-        return ToolCall(raw["call"], raw["name"], raw["arguments"], raw.get("raw", ""))
+        unusable = (raw.get("raw", ""), raw.get("problem", ""))
+        return ToolCall(raw["call"], raw["name"], raw["arguments"], *unusable)
     if "thinking" in raw:
         return Thinking(raw["provider"], raw["thinking"])
     return Text(raw["text"])

@@ -21,9 +21,14 @@ RULE: Final = (
 )
 
 _MOST_SOURCE: Final = 100  # characters
-# Control characters but tab and newline, what turns the direction of writing, what is not seen.
+# Control characters but tab and newline, what turns the direction of writing, what is not seen:
+# categories Cc, Cf, Cs, Zl and Zp, and the property Default_Ignorable_Code_Point.
+# Source: Unicode 16, DerivedCoreProperties.txt; web/src/data/visible.ts has the same.
 _UNSEEN: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f\ud800-\udfff]"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160"
+    r"\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f"
+    r"\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
 
@@ -58,6 +63,14 @@ def _unmarked(text: str, mark: str) -> str:
 def without_control(text: str) -> str:
     """Leave out what a reader does not see: control characters, marks of direction, tags."""
     return _UNSEEN.sub("", text)
+
+
+def visible(text: str) -> str:
+    """Show what a reader does not see as what it is: its code point in braces.
+
+    For texts that people decide on, on each screen and in each message.
+    """
+    return _UNSEEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
 def one_line(text: str, most: int) -> str:

@@ -24,7 +24,8 @@ from walagent.explain.verdict import (
     explain_attachment,
     reader_reasons,
 )
-from walagent.intake.conditions import Deferred, Raised, open_evaluator
+from walagent.intake.conditions import open_evaluator
+from walagent.intake.verdicts import Deferred, Raised
 from walagent.matching.document import joined
 from walagent.matching.match import Match
 from walagent.postgres.lsn import Lsn

@@ -21,6 +21,7 @@ from psycopg.rows import dict_row
 
 from walagent.errors import StatementRefusedError
 from walagent.guard import allowlist
+from walagent.guard.keywords import against_keywords, read_keywords
 from walagent.guard.literals import without_literals
 from walagent.guard.parsing import ask_server, types_of_parameters
 from walagent.guard.references import read_references
@@ -132,7 +133,26 @@ async def analyze(
     (found,) = await (await conn.execute(_RULE)).fetchall()
     evaluate = _RuleChecker(conn, allowed, found[0], unsafe=unsafe)
     await evaluate.look_into(found[1], "")
+    await _check_keywords(conn, statement, found[1])
     return await evaluate.scope()
+
+
+async def _check_keywords(conn: Connection, statement: Statement, rule: str) -> None:
+    """Refuse keywords that stand for tables or columns."""
+    found = read_keywords(rule)
+    if not (found.tables or found.columns or found.rows):
+        return
+    asked = {"names": list(found.tables), "functions": list(found.rows)}
+    cursor = await conn.execute(query("guard_names"), asked)
+    tables: dict[str, str] = {}
+    functions: dict[int, str] = {}
+    for kind, oid, name, title in await cursor.fetchall():
+        if kind == "table":
+            tables.setdefault(name, title)
+        else:
+            functions[oid] = name
+    if reason := against_keywords(found, statement.text, tables, functions):
+        raise StatementRefusedError(reason)
 
 
 class _RuleChecker:

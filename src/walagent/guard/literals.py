@@ -67,7 +67,7 @@ def without_literals(text: str) -> tuple[str, int]:
     """
     out: list[str] = []
     count = 0
-    for kind, token in _tokens(text):
+    for kind, token in tokens(text):
         if kind == "parameter":
             raise StatementRefusedError("parameters are not allowed")
         if kind != "text" or _is_of_grammar(out):
@@ -79,7 +79,7 @@ def without_literals(text: str) -> tuple[str, int]:
     return " ".join(out), count
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
+def tokens(text: str) -> Iterator[tuple[str, str]]:
     """Yield kinds and tokens, without whitespace and comments; literals are of kind `text`."""
     at = 0
     while at < len(text) and (found := _TOKEN.match(text, at)):

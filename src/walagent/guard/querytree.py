@@ -7,7 +7,7 @@ Source: src/backend/nodes/outfuncs.c, outToken(); the same from 15 to 18.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +18,7 @@ DEEPEST: Final = 2000  # nodes; a subquery takes about three
 _TOKEN = re.compile(
     r"\{(?P<kind>[A-Z0-9_]*)|(?P<close>\})|(?P<word>(?:\\.|[^\s(){}\\])+)", re.DOTALL
 )
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -84,3 +85,13 @@ def read_nodes(text: str) -> Iterator[Node]:
                 node.fields.setdefault(word[1:], [])
             elif last:
                 node.fields[last[0]].append(word)
+
+
+def name_of(word: str) -> str:
+    """Remove the quotes and escapes that a stored rule has around a name."""
+    return _ESCAPED.sub(r"\1", word.removeprefix('"').removesuffix('"'))
+
+
+def names_of(words: Iterable[str]) -> list[str]:
+    """Return the names of a list of columns."""
+    return [name_of(word) for word in words]

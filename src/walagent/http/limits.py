@@ -1,18 +1,30 @@
 """Limit what clients can hold: connections, and the time and size of a request.
 
 Each connection takes a file descriptor of the process, which its database connections need, too.
+Who is unknown goes first: a connection whose request has not arrived, and a WebSocket on which
+nobody has shown a valid token.  Probes are answered from a reserve.
 """
 
 import asyncio
 import resource
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
 
 _MOST_CONNECTIONS: Final = 10_000
 MAX_HEADER_BYTES: Final = 16_384
 REQUEST_SECONDS: Final = 10.0  # from the first byte, or the connection, to the end of a request
+PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+_EXTENSION: Final = "walagent.socket"
+_UPGRADED: Final = 101
+_GOODBYE: Final = 2.0  # seconds for the client to agree that a socket is closed
+_RESERVE: Final = 16  # connections beyond the limit, for probes
+_UNKNOWN_SHARE: Final = 4  # of all connections, a fourth can be sockets of unknown clients
 
 
 def connection_limit() -> int:
@@ -44,8 +56,13 @@ class LimitedProtocol(H11Protocol):
         """Make room for the connection, and limit the time of its first request."""
         super().connection_made(transport)
         self.opened = self.loop.time()
-        if len(self.connections) > self._most:
-            _oldest_waiting(self).transport.abort()
+        over = len(self.connections) - self._most
+        if over > 0:
+            oldest = _oldest_waiting(self)
+            if oldest is None and over <= _RESERVE:
+                self.app = _for_probes(self.app)
+            else:
+                (oldest or self).transport.abort()
         self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -86,9 +103,74 @@ class LimitedProtocol(H11Protocol):
             self._late = None
 
 
-def _oldest_waiting(newest: LimitedProtocol) -> LimitedProtocol:
-    """Return the connection that has waited longest for its client; else *newest*."""
+class LimitedSocket(WebSocketsSansIOProtocol):
+    """A WebSocket that waits for its client until the application calls `known_of`.
+
+    Args:
+        most: connections at once.
+    """
+
+    opened = 0.0
+    waits = True
+
+    def __init__(self, *arguments: Any, most: int, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
+        """Store the parameters."""
+        super().__init__(*arguments, **options)
+        self._most_unknown = max(1, most // _UNKNOWN_SHARE)
+        self.close_timeout = _GOODBYE
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Make room for the socket among those of unknown clients."""
+        super().connection_made(transport)
+        self.opened = self.loop.time()
+        unknown = [
+            each
+            for each in cast("set[Any]", self.connections)
+            if isinstance(each, LimitedSocket) and each.waits
+        ]
+        if len(unknown) > self._most_unknown:
+            min(unknown, key=lambda each: each.opened).transport.abort()
+
+    def handle_connect(self, event: Request) -> None:
+        """Let the application say when it knows the client."""
+        super().handle_connect(event)
+        if self.response.status_code == _UPGRADED:
+            cast("dict[str, Any]", self.scope)["extensions"][_EXTENSION] = self
+
+    def be_known(self) -> None:
+        """Keep the socket whatever others do."""
+        self.waits = False
+
+
+def known_of(scope: Scope) -> Callable[[], None]:
+    """Return what the application of a socket calls once it knows the client."""
+    socket = scope.get("extensions", {}).get(_EXTENSION)
+    return socket.be_known if socket is not None else lambda: None
+
+
+def abort_of(scope: Scope) -> Callable[[], None]:
+    """Return what ends a socket without a word: a client that says nothing may not hear any."""
+    socket = scope.get("extensions", {}).get(_EXTENSION)
+    return socket.transport.abort if socket is not None else lambda: None
+
+
+def _oldest_waiting(newest: LimitedProtocol) -> "LimitedProtocol | LimitedSocket | None":
+    """Return the connection that has waited longest for its client, but for *newest*."""
     open_now = cast("set[Any]", newest.connections)
-    others = [each for each in open_now if each is not newest]
-    waiting = [each for each in others if getattr(each, "waits", False)]  # a socket never does
-    return min(waiting, key=lambda each: each.opened, default=newest)
+    waiting = [each for each in open_now if each is not newest and getattr(each, "waits", False)]
+    return min(waiting, key=lambda each: each.opened, default=None)
+
+
+def _for_probes(app: ASGIApp) -> ASGIApp:
+    """Answer probes alone."""
+
+    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] in PROBES:
+            await app(scope, receive, send)
+            return
+        if scope["type"] == "http":
+            headers = [(b"retry-after", b"5"), (b"content-length", b"0"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": 503, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+
+    return answering

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from walagent.domain.untrusted import visible
 from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.message import Json
 from walagent.store.errors import translating
@@ -172,7 +173,7 @@ def _decision(link: OpenLink, value: str) -> str:
         "Expires": link.expires_at and link.expires_at.isoformat(timespec="minutes"),
     }
     shown = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(str(fact))}</dd>"
+        f"<dt>{escape(name)}</dt><dd>{escape(visible(str(fact)))}</dd>"
         for name, fact in facts.items()
         if fact is not None
     )
@@ -190,7 +191,7 @@ def _decision(link: OpenLink, value: str) -> str:
 
 
 def _json(value: Json) -> str:
-    return escape(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    return escape(visible(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()))
 
 
 def _page(title: str, text: str, status: int) -> Response:

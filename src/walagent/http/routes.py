@@ -10,6 +10,7 @@ None of them uses the database, so they respond while it is down.
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -17,9 +18,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from walagent.http.exchange import RefusedError, refuse
 from walagent.http.health import Health, unready_reasons
+from walagent.http.hosts import is_of_a_network, name_of
 
 # The reader probes the server after 30 s of silence and waits 10 s for the reply, so 60 s without
 # progress is a fault.
@@ -32,14 +35,17 @@ def build_app(
     *,
     max_progress_age: float = MAX_PROGRESS_AGE,
     mounted: Mapping[str, ASGIApp] = MappingProxyType({}),
-) -> Starlette:
+    hosts: frozenset[str] | None = None,
+) -> ASGIApp:
     """Build the app.
 
     Args:
         max_progress_age: seconds without progress after which `/readyz` responds with 503.
         mounted: applications by the path under which they answer.
+        hosts: names of this server, in addition to addresses and names without a dot, to which
+            facts about agents are given; None: to any.
     """
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/healthz", _alive),
             Route("/readyz", partial(_ready, health, max_progress_age)),
@@ -47,6 +53,24 @@ def build_app(
             *(Mount(path, app) for path, app in mounted.items()),
         ]
     )
+    return app if hosts is None else _telling_no_other_name(app, hosts)
+
+
+_FACTS: Final = frozenset({"/readyz", "/metrics", "/status"})
+
+
+def _telling_no_other_name(app: ASGIApp, hosts: frozenset[str]) -> ASGIApp:
+    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] in _FACTS:
+            host = Request(scope).headers.get("host", "")
+            if name_of(host) not in hosts and not is_of_a_network(host):
+                message = f'host "{host}" is not a name of this server'
+                refused = RefusedError(403, message, hint="Add it to http.hosts.")
+                await refuse(refused)(scope, receive, send)
+                return
+        await app(scope, receive, send)
+
+    return answering
 
 
 async def _alive(_request: Request) -> Response:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from walagent.errors import ConfigError
 from walagent.http.direct import offer_direct
-from walagent.http.limits import MAX_HEADER_BYTES, LimitedProtocol, connection_limit
+from walagent.http.limits import MAX_HEADER_BYTES, LimitedProtocol, LimitedSocket, connection_limit
 from walagent.telemetry.log import log
 
 Application = ASGIApp  # for modules that do not know the framework
@@ -109,13 +109,14 @@ async def serve_on(
     Args:
         most: connections at once; default half of the files that the process can open.
     """
-    protocol = partial(LimitedProtocol, most=most or connection_limit())
+    most = most or connection_limit()
+    protocol = partial(LimitedProtocol, most=most)
     server = _Server(
         uvicorn.Config(
             _ending(app),
             http=cast("type[asyncio.Protocol]", protocol),
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            ws="websockets-sansio",
+            ws=cast("type[asyncio.Protocol]", partial(LimitedSocket, most=most)),
             ws_max_size=_MOST_MESSAGE,
             ws_per_message_deflate=False,
             lifespan="off",
@@ -146,6 +147,11 @@ def _ending(app: ASGIApp) -> ASGIApp:
 
     async def answering(scope: Scope, receive: Receive, send: Send) -> None:
         started = False
+        if scope["type"] == "http" and _is_of_two_lengths(scope):
+            headers = [(b"content-length", b"0"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": 400, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
         offer_direct(scope, send)
 
         async def sending(message: Message) -> None:
@@ -165,6 +171,15 @@ def _ending(app: ASGIApp) -> ASGIApp:
             await send({"type": "websocket.close", "code": 1008})
 
     return answering
+
+
+def _is_of_two_lengths(scope: Scope) -> bool:
+    """Return whether a proxy before this server can have seen another end of the request.
+
+    Source: RFC 9112, 6.1.
+    """
+    names = {name for name, _ in scope["headers"]}
+    return b"transfer-encoding" in names and b"content-length" in names
 
 
 class _Server(uvicorn.Server):

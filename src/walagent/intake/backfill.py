@@ -21,9 +21,10 @@ from psycopg import AsyncConnection, Error, sql
 from walagent.domain.attachment import Attachment
 from walagent.domain.change import Change, Op, Row
 from walagent.errors import BrokenAttachmentError
-from walagent.intake.conditions import Deferred, Evaluator, Verdict, match_of
+from walagent.intake.conditions import Evaluator
 from walagent.intake.new_runs import state_of
 from walagent.intake.placement import place_rows
+from walagent.intake.verdicts import Deferred, Verdict, match_of
 from walagent.matching import document
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.match import Candidates

@@ -8,7 +8,6 @@ and search_path is empty: it cannot find objects that were created after it was 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -18,9 +17,9 @@ from psycopg import AsyncConnection, Error
 from walagent.base.recent import Recent
 from walagent.domain.attachment import Attachment
 from walagent.domain.change import Change, Relation
+from walagent.intake.verdicts import Deferred, Gone, Raised, Verdict
 from walagent.matching import predicate
-from walagent.matching.document import readable
-from walagent.matching.match import Candidates, Match
+from walagent.matching.match import Candidates, Group, Match
 from walagent.store import tables
 from walagent.store.codecs.decoded_rows import Lookup, array, by_columns, by_documents, true_rows
 from walagent.store.codecs.exact import exact
@@ -29,49 +28,11 @@ from walagent.store.role_reader import RoleReader, RoleStatement, open_role_read
 
 _AT_ONCE = 1000  # rows in a statement, as documents
 _COLUMNS_AT_ONCE = 4000  # rows in a statement, as columns
+_VERDICTS_AT_ONCE = 100_000  # rows times conditions in a statement
 _STATEMENTS = 1000  # that are kept: one takes up to some kilobytes
 _VISIBLE = 10.0  # seconds to wait for a commit to become visible before an attachment is paused
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The condition raised an error on this change."""
-
-    match: Match
-    sqlstate: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """Evaluation is deferred: the attachment is broken."""
-
-    match: Match
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """A value that the condition reads is in neither the WAL nor the table."""
-
-    match: Match
-    hidden: bool = False  # row security can hide the row from the role
-
-    @property
-    def reason(self) -> str:
-        """Return what is missing."""
-        columns = predicate.omitted(self.match.attachment, self.match.change)
-        names = ", ".join(f'"{readable(name)}"' for name in columns)
-        row = "its row does not exist now, or had no key"
-        if self.hidden:
-            row += f', or is invisible to role "{self.match.attachment.authority.run_as}"'
-        return (
-            "condition could not be evaluated: the WAL omits the unchanged value of column"
-            f" {names}, and {row}"
-        )
-
-
-Verdict = Match | Raised | Deferred | Gone
 _Numbered = Sequence[tuple[int, Match]]
 
 
@@ -89,11 +50,11 @@ class Evaluator:
         self._conn = conn
         self._reader = reader
         self._by_name = by_name
-        # By attachment, version and, for a statement by columns, the sides: the last relation, and
-        # the statement for it.
-        self._statements = Recent[tuple[int, int, Sequence[str]], tuple[Relation, bytes | None]](
-            _STATEMENTS
-        )
+        # By attachments, their versions and, for a statement by columns, the sides: the last
+        # relation, and the statement for it.
+        self._statements = Recent[
+            tuple[tuple[tuple[int, int], ...], Sequence[str]], tuple[Relation, bytes | None]
+        ](_STATEMENTS)
         self._casts: bool | None = None  # whether there are user-defined casts from text
 
     @property
@@ -121,7 +82,7 @@ class Evaluator:
         """
         moved = await self._moved(candidates)
         found: list[list[Verdict]] = [[] for _ in candidates]
-        groups: dict[tuple[int, int, int], list[int]] = {}
+        groups: dict[tuple[str, int], dict[tuple[int, int], list[int]]] = {}
         for n, each in enumerate(candidates):
             attachment = each.attachment
             if reason := each.lack or moved.get(attachment.id):
@@ -129,12 +90,16 @@ class Evaluator:
             elif attachment.trigger.condition is None:
                 found[n] = list(each.matches())
             else:
-                key = (attachment.id, attachment.version, id(each.changes[0].relation))
-                groups.setdefault(key, []).append(n)
-        for places in groups.values():
-            group = [candidates[n] for n in places]
-            for n, verdicts in zip(places, await self._evaluate(group), strict=True):
-                found[n] = verdicts
+                together = attachment.authority.run_as, id(each.changes[0].relation)
+                alike = attachment.id, attachment.version
+                groups.setdefault(together, {}).setdefault(alike, []).append(n)
+        for by_attachment in groups.values():
+            places = list(by_attachment.values())
+            held = await self._held([Group.of([candidates[n] for n in each]) for each in places])
+            for each, verdicts in zip(places, held, strict=True):
+                rest = iter(verdicts)
+                for n in each if any(verdicts) else ():
+                    found[n] = _of(candidates[n], rest)
         return found
 
     async def _moved(self, candidates: Sequence[Candidates]) -> Mapping[int, str]:
@@ -149,70 +114,119 @@ class Evaluator:
             if now.get(a.target.relation) != a.target.relation_oid
         }
 
-    async def _evaluate(self, group: Sequence[Candidates]) -> Iterator[list[Verdict]]:
-        """Evaluate candidates of one attachment and one relation; return a list for each."""
-        attachment = group[0].attachment
-        changes = list(chain.from_iterable(each.changes for each in group))
+    async def _held(self, groups: Sequence[Group]) -> list[Sequence[bool | Verdict]]:
+        """Evaluate groups of one role and one relation: for each, what holds of its changes.
+
+        All conditions are one statement.  Where that is not possible, or one of them raises an
+        error, it is looked for in each half.
+        """
+        if len(groups) == 1:
+            return [await self._held_alone(groups[0])]
+        answer = await self._held_together(groups)
+        if answer is not None:
+            return answer
+        middle = len(groups) // 2
+        return await self._held(groups[:middle]) + await self._held(groups[middle:])
+
+    async def _held_alone(self, group: Group) -> Sequence[bool | Verdict]:
         held = list[bool | Verdict]()
-        for at in range(0, len(changes), _COLUMNS_AT_ONCE):
-            some = changes[at : at + _COLUMNS_AT_ONCE]
-            answer = await self.ask_by_columns(attachment, some)
+        for at in range(0, len(group.changes), _COLUMNS_AT_ONCE):
+            some = group.changes[at : at + _COLUMNS_AT_ONCE]
+            answer = await self.ask_by_columns([group.attachment], some)
             if answer is None:
-                matches = chain.from_iterable(each.matches() for each in group)
-                answer = await self.look_closer(list(islice(matches, at, at + len(some))))
-            held += answer
-        rest = iter(held)
-        return (
-            [
-                Match(attachment, change, each.origin, pinned=each.pinned)
-                if verdict is True
-                else verdict
-                for change, verdict in zip(each.changes, rest, strict=False)
-                if verdict is not False
-            ]
-            for each in group
-        )
+                matches = list(islice(group.matches(), at, at + len(some)))
+                held += await self.look_closer(matches)
+            else:
+                held += answer[0]
+        return held
+
+    async def _held_together(
+        self, groups: Sequence[Group]
+    ) -> list[Sequence[bool | Verdict]] | None:
+        attachments = [group.attachment for group in groups]
+        changes = groups[0].changes
+        if are_same := all(group.changes is changes for group in groups):
+            numbers = {}
+        else:
+            changes = list({id(one): one for group in groups for one in group.changes}.values())
+            numbers = {id(one): n for n, one in enumerate(changes)}
+        found: list[list[bool]] = [[] for _ in groups]
+        at_once = max(1, min(_COLUMNS_AT_ONCE, _VERDICTS_AT_ONCE // len(groups)))
+        for at in range(0, len(changes), at_once):
+            answer = await self.ask_by_columns(attachments, changes[at : at + at_once])
+            if answer is None:
+                return None
+            for known, some in zip(found, answer, strict=True):
+                known.extend(some)
+        if are_same:
+            return list(found)
+        return [
+            [known[numbers[id(one)]] for one in group.changes]
+            for group, known in zip(groups, found, strict=True)
+        ]
 
     # By columns: fast; returns None for anything unusual.
 
     async def ask_by_columns(
-        self, attachment: Attachment, changes: Sequence[Change]
-    ) -> Sequence[bool] | None:
-        """Evaluate each distinct row of what the condition reads; None if that is not possible."""
-        found = predicate.texts(attachment, changes)
+        self, attachments: Sequence[Attachment], changes: Sequence[Change]
+    ) -> list[Sequence[bool]] | None:
+        """Evaluate each distinct row of what the conditions read; None if that is not possible.
+
+        As nobody: a condition depends on new and old alone, which the texts are.
+
+        Args:
+            attachments: of one role and one table.
+        """
+        names = predicate.columns(attachments)
+        found = predicate.texts(names, changes)
         if found is None:
             return None
         sides, rows = found
+        run_as = attachments[0].authority.run_as
         try:
-            statement = await self._column_statement(attachment, changes[0].relation, sides)
+            statement = await self._column_statement(attachments, names, changes[0].relation, sides)
             if statement is None:
                 return None
-            (true,) = await true_rows(lambda texts: self._read(attachment, statement, texts), rows)
+            true = await true_rows(
+                lambda texts: self._reader.read(RoleStatement(run_as, statement, texts=texts)),
+                rows,
+                len(attachments),
+            )
         except Error as error:
             if is_passing(error):
                 raise
             return None  # `look_closer` finds the change that raises it
-        return [row in true for row in rows]
+        false = [False] * len(rows)
+        return [[row in some for row in rows] if some else false for some in true]
 
     async def _column_statement(
-        self, attachment: Attachment, relation: Relation, sides: Sequence[str]
+        self,
+        attachments: Sequence[Attachment],
+        names: Sequence[str],
+        relation: Relation,
+        sides: Sequence[str],
     ) -> bytes | None:
         """Return the statement; None if a type is not known, or there is a user-defined cast.
 
         A cast from text might read a value differently from the input function of its type.
         """
-        key = attachment.id, attachment.version, sides
+        key = tuple((each.id, each.version) for each in attachments), sides
         known = self._statements.get(key)
         if known is not None and known[0] is relation:
             return known[1]
         if self._casts is None:
             self._casts = await tables.has_text_casts(self._conn)
-        then, _ = await self._types(attachment, relation)
-        names, text = attachment.trigger.condition_columns, None
+        known_types = {column.name: column.type_oid for column in relation.columns}
+        described = [(name, known_types.get(name, 0)) for name in names]
+        then, _ = await tables.column_types(
+            self._conn, attachments[0].target.relation_oid, described
+        )
+        text = None
         if not self._casts and then.keys() >= set(names):
             types = {name: then[name] for name in names}
             given = {side: side in sides for side in ("new", "old")}
-            text = by_columns([attachment.trigger.condition or "true"], types, given)
+            conditions = [each.trigger.condition or "true" for each in attachments]
+            text = by_columns(conditions, types, given)
         self._statements[key] = relation, text
         return text
 
@@ -332,7 +346,7 @@ class Evaluator:
         self, attachment: Attachment, relation: Relation, *, looks_up: bool
     ) -> bytes:
         """Return the statement; one that names the table is not cached, for the name can change."""
-        key = attachment.id, attachment.version, ()
+        key = ((attachment.id, attachment.version),), ()
         known = self._statements.get(key)
         if known is not None and known[0] is relation and known[1] and not looks_up:
             return known[1]
@@ -360,6 +374,17 @@ class Evaluator:
         return await tables.column_types(self._conn, attachment.target.relation_oid, columns)
 
 
+def _of(candidates: Candidates, rest: Iterator[bool | Verdict]) -> list[Verdict]:
+    """Return the verdicts on some candidates: the next ones, without those that are false."""
+    return [
+        Match(candidates.attachment, change, candidates.origin, pinned=candidates.pinned)
+        if verdict is True
+        else verdict
+        for change, verdict in zip(candidates.changes, rest, strict=False)
+        if verdict is not False
+    ]
+
+
 def _too_large(match: Match, column: str, length: int) -> Raised:
     most = predicate.MAX_EVALUATED
     message = f'column "{column}" has {length} characters; a condition can read {most}'
@@ -376,8 +401,3 @@ async def open_evaluator(
     """Yield an evaluator on *conn*, which can become the roles, and close what it has opened."""
     async with open_role_reader(conn, tools_dsn) as reader:
         yield Evaluator(conn, reader, by_name=by_name)
-
-
-def match_of(verdict: Verdict) -> Match:
-    """Return the match of a verdict."""
-    return verdict if isinstance(verdict, Match) else verdict.match

@@ -12,9 +12,10 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import Change, Op
 from walagent.domain.run import RunSpec, RunState
 from walagent.errors import BrokenAttachmentError
-from walagent.intake.conditions import Deferred, Verdict, open_evaluator
+from walagent.intake.conditions import open_evaluator
 from walagent.intake.deferred_codec import read_change
 from walagent.intake.new_runs import state_of
+from walagent.intake.verdicts import Deferred, Verdict
 from walagent.matching import document
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.drift import lack

@@ -10,8 +10,9 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import Begin
 from walagent.domain.run import NewRun
 from walagent.intake.batching import Found
-from walagent.intake.conditions import Deferred, Evaluator, Gone, Raised, Verdict
+from walagent.intake.conditions import Evaluator
 from walagent.intake.new_runs import new_run, unabsorbed
+from walagent.intake.verdicts import Deferred, Gone, Raised, Verdict
 from walagent.intake.wakes import candidates_of
 from walagent.matching.document import SizeLimits
 from walagent.matching.match import Candidates, Match, Posted, TooDeep

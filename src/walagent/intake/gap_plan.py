@@ -28,11 +28,18 @@ def check_choice(candidate: ResyncCandidate, choice: GapChoice) -> None:
     """Check that a choice can be applied.
 
     Raises:
-        ConfigError: the table does not exist, or has no primary key or no such column.
+        ConfigError: the table does not exist, or has no primary key or no such column, or the
+            attachment is that of an agent in threads, which needs no choice.
     """
     if choice.kind == "skip":
         return
     name, relation = candidate.name, candidate.relation
+    if candidate.in_threads:
+        raise ConfigError(
+            f'"{choice}" is no choice for {name}: an agent in threads takes a turn where it has'
+            " not answered",
+            hint=f"Use --attachment {name}=skip.",
+        )
     if not candidate.has_table:
         raise ConfigError(
             f"table of attachment {name} does not exist", hint=f"Use --attachment {name}=skip."

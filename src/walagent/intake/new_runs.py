@@ -5,8 +5,8 @@ from typing import Any
 
 from walagent.domain.change import Begin
 from walagent.domain.run import NewRun, RunState
-from walagent.intake.conditions import Deferred, Gone, Raised, Verdict, match_of
 from walagent.intake.deferred_codec import write_change
+from walagent.intake.verdicts import Deferred, Gone, Raised, Verdict, match_of
 from walagent.matching import document
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.match import Match, TooDeep

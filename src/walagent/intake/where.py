@@ -12,7 +12,8 @@ from walagent.domain.agent_spec import AgentSpec, Authority, Target
 from walagent.domain.attachment import Attachment, Trigger
 from walagent.domain.change import Change, Item, Op, Piece
 from walagent.errors import ConfigError
-from walagent.intake.conditions import Evaluator, Raised, Verdict, match_of
+from walagent.intake.conditions import Evaluator
+from walagent.intake.verdicts import Raised, Verdict, match_of
 from walagent.matching.match import Candidates, Match, alike
 from walagent.store import tables
 from walagent.store.errors import translating

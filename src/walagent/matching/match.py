@@ -5,6 +5,7 @@ operation matches → not the attachment's own write → not too deep → a watc
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from walagent.domain.attachment import Attachment
 from walagent.domain.change import UNCHANGED, Change, Op
@@ -45,6 +46,28 @@ class Candidates:
         """Yield a match for each change, as if the condition held for all."""
         for change in self.changes:
             yield Match(self.attachment, change, self.origin, self.lack, self.pinned)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Candidates of one attachment and one relation, and their changes in one row."""
+
+    attachment: Attachment
+    candidates: Sequence[Candidates]
+    changes: Sequence[Change]
+
+    @classmethod
+    def of(cls, candidates: Sequence[Candidates]) -> "Group":
+        """Put the changes in one row."""
+        first = candidates[0]
+        if len(candidates) == 1:
+            return cls(first.attachment, candidates, first.changes)
+        changes = list(chain.from_iterable(each.changes for each in candidates))
+        return cls(first.attachment, candidates, changes)
+
+    def matches(self) -> Iterator[Match]:
+        """Yield a match for each change, as if the condition held for all."""
+        return chain.from_iterable(each.matches() for each in self.candidates)
 
 
 @dataclass(frozen=True, slots=True)

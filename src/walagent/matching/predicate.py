@@ -60,27 +60,37 @@ def is_found_by_key(attachment: Attachment, change: Change) -> bool:
 Texts = tuple[str | None, ...]
 
 
-def texts(
-    attachment: Attachment, changes: Sequence[Change]
-) -> tuple[Sequence[str], list[Texts]] | None:
-    """Write what the condition reads of changes as text: which sides they have, and their values.
+def columns(attachments: Iterable[Attachment]) -> Sequence[str]:
+    """Return the columns that conditions read; none if one reads whole rows or no column."""
+    found = dict[str, None]()
+    for each in attachments:
+        names = () if each.trigger.whole_row else each.trigger.condition_columns
+        if not names:
+            return ()
+        found.update(dict.fromkeys(names))
+    return list(found)
 
-    Changes with the same values have the same verdict.  None: a condition reads whole rows or no
-    column, or something is not there or too large; then it takes documents.
+
+def texts(
+    names: Sequence[str], changes: Sequence[Change]
+) -> tuple[Sequence[str], list[Texts]] | None:
+    """Write columns of changes as text: which sides the changes have, and the values.
+
+    Changes with the same values have the same verdict.  None: there are no columns, or something
+    is not there or too large; then the condition takes documents.
     """
-    names = attachment.trigger.condition_columns
-    if attachment.trigger.whole_row or not names:
+    if not names:
         return None
     sides = {"new": [change.new for change in changes], "old": [change.old for change in changes]}
     given = {side: rows for side, rows in sides.items() if any(row is not None for row in rows)}
-    columns = list[Sequence[str | None]]()
+    found = list[Sequence[str | None]]()
     for rows in given.values():
         for name in names:
             column = _texts([row.get(name) if row else None for row in rows])
             if column is None:
                 return None
-            columns.append(column)
-    return (tuple(given), list(zip(*columns, strict=True))) if given else None
+            found.append(column)
+    return (tuple(given), list(zip(*found, strict=True))) if given else None
 
 
 def _texts(values: Sequence[Value]) -> Sequence[str | None] | None:

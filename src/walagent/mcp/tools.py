@@ -126,14 +126,15 @@ class McpTools:
         name = session or f"mcp-{uuid4().hex[:12]}"
         async with self._answering() as asker:
             found = await asker.ask_in_turn(question, name)
-        last = found.last_rows
+        several = len(found.shown) > 1
+        shown = [f"{each.id}:\n" * several + as_text(each.rows) for each in found.shown]
         return Answer(
             status=found.status,
             answer=found.text[:MOST],
             sql=list(found.sql),
             assumptions=list(found.assumptions),
             caveats=list(found.caveats),
-            rows="" if last is None else as_text(last.rows),
+            rows="\n\n".join(shown)[:MOST],
             session=name,
             run=found.run_id,
         )

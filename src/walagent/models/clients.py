@@ -11,9 +11,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import httpx2
+
+from walagent.models.credentials import Endpoint
 
 CALLS_PER_CLIENT = 20
 CONNECT_TIMEOUT = 30.0  # seconds; it also counts the time a busy event loop lets it wait
@@ -32,9 +35,34 @@ class Closable(Protocol):
 Client = TypeVar("Client", bound=Closable)
 
 
-def is_json(response: httpx2.Response) -> bool:
-    """Whether a server answered in one piece, though a stream was asked for."""
-    return "json" in response.headers.get("content-type", "")
+def is_stream(response: httpx2.Response) -> bool:
+    """Whether a server streams, as it was asked to; not all do, and an error may be a page."""
+    return "event-stream" in response.headers.get("content-type", "event-stream")
+
+
+def address(base_url: str, *paths: str) -> tuple[str, dict[str, str]]:
+    """Split a base URL into what paths are appended to, and the query of each request.
+
+    Args:
+        paths: of requests; people copy a URL with the path that a page shows.
+    """
+    parts = urlsplit(base_url)
+    root = parts.path.rstrip("/")
+    for path in paths:
+        root = root.removesuffix(path)
+    return urlunsplit((parts.scheme, parts.netloc, root, "", "")), dict(parse_qsl(parts.query))
+
+
+def http_options(endpoint: Endpoint) -> dict[str, Any]:
+    """Give what the HTTP client of an SDK is opened with.
+
+    Its proxy is the endpoint's: the client itself would open those of all addresses.
+    """
+    proxy = None if endpoint.proxy is None else httpx2.Proxy(endpoint.proxy.url)
+    transport = httpx2.AsyncHTTPTransport(
+        verify=ssl_context(), limits=LIMITS, proxy=proxy, trust_env=False
+    )
+    return {"transport": transport, "trust_env": False, "follow_redirects": False}
 
 
 def timeouts(seconds: float) -> httpx2.Timeout:

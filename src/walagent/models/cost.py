@@ -7,6 +7,8 @@ from typing import Final
 import orjson
 
 from walagent.message import Json, ModelSpec, PriceBand, Request, Usage
+from walagent.models.schema_writer import ToolRules
+from walagent.models.tool_schemas import presented
 
 _MILLION = Decimal(1_000_000)
 
@@ -14,6 +16,7 @@ _MILLION = Decimal(1_000_000)
 # 800 once for tools.
 _AROUND_EACH = 32
 _AROUND_ALL = 1_500
+_AS_SENT: Final = ToolRules(most_tools=None)
 LEAST_OUTPUT: Final = 256  # tokens; with fewer, few replies are whole
 
 
@@ -127,7 +130,8 @@ def input_bound(request: Request, *, schema: bool = False) -> int:
     Args:
         schema: tools are sent twice, in words and as the schema of the answer.
     """
-    tools = request.tools * 2 if schema else request.tools
+    tools = presented(replace(request, messages=()), _AS_SENT).request.tools  # it writes more
+    tools = tools * 2 if schema else tools
     pieces = (request.system, request.messages, tools, request.examples)
     document = orjson.dumps(pieces, default=_plain)
     parts = sum(len(message.parts) for message in request.messages)

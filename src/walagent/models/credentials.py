@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from walagent.errors import ConfigError, ModelUnauthorizedError
 from walagent.message import ModelSpec
+from walagent.models.proxies import Proxy, proxy_for
 
 # How the names of variables end that every model may be given.
 FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")
@@ -86,6 +87,13 @@ class Endpoint:
     base_url: str
     key: str = field(repr=False)
     official: bool = True
+    source: str = ""  # the variable that the base URL comes from; "": the row, or the default
+    proxy: Proxy | None = field(default=None, repr=False)
+
+    @property
+    def lacks_version(self) -> bool:
+        """Whether the base URL has no path: most servers of Chat Completions have one."""
+        return not self.official and not urlsplit(self.base_url).path.strip("/")
 
 
 def find_endpoint(spec: ModelSpec, api: Api, secrets: Secrets) -> Endpoint:
@@ -96,18 +104,30 @@ def find_endpoint(spec: ModelSpec, api: Api, secrets: Secrets) -> Endpoint:
 
     Raises:
         ConfigError: the base URL or the credential's name is not valid.
-        ModelUnauthorizedError: there is no key of that name.
+        ModelUnauthorizedError: there is no key of that name, or it, or the proxy, cannot be used.
     """
     if secrets.only:  # the variables that the provider's code names may be read as well
         secrets = replace(secrets, only=(*secrets.only, *api.keys, api.url))
     ambient_url = secrets.variable(api.url) or api.official
     base_url = (spec.base_url or ambient_url).rstrip("/")
-    host = _host(base_url, spec)
+    source = api.url if not spec.base_url and secrets.variable(api.url) else ""
+    host = _host(base_url, spec, source)
     official = any(host == domain or host.endswith(f".{domain}") for domain in api.domains)
+    ambient = base_url == ambient_url.rstrip("/")
+    key = _key_of(spec, api, secrets, is_needed=official or ambient)
+    return Endpoint(base_url, key, official, source, proxy_for(base_url, spec.name))
+
+
+def _key_of(spec: ModelSpec, api: Api, secrets: Secrets, *, is_needed: bool) -> str:
+    """Find the key.
+
+    Args:
+        is_needed: a key of the environment may be sent there.
+    """
     if spec.credential:
-        return Endpoint(base_url, _named_key(spec.credential, spec, secrets), official)
-    if not official and base_url != ambient_url.rstrip("/"):
-        return Endpoint(base_url, NO_KEY, official)
+        return _usable(_named_key(spec.credential, spec, secrets), spec.credential, spec)
+    if not is_needed:
+        return NO_KEY
     if spec.tenant:  # the keys of the environment are those of the shared models
         raise ModelUnauthorizedError(
             f'model "{spec.name}" of tenant "{spec.tenant}" has no credential',
@@ -115,8 +135,21 @@ def find_endpoint(spec: ModelSpec, api: Api, secrets: Secrets) -> Endpoint:
         )
     for name in api.keys:
         if key := secrets.find(name):
-            return Endpoint(base_url, key, official)
+            return _usable(key, name, spec)
     raise _missing(spec, api.keys[0])
+
+
+def _usable(key: str, name: str, spec: ModelSpec) -> str:
+    """Return the key if a header of HTTP can hold it."""
+    wrong = next((one for one in key if not "!" <= one <= "~"), None)
+    if wrong is None:
+        return key
+    kind = "a space or line break" if wrong.isspace() else "a letter that is not ASCII"
+    kind = kind if wrong.isprintable() or wrong.isspace() else "a control character"
+    raise ModelUnauthorizedError(
+        f"model {spec.name}: the key in {name} contains {kind}, which no key has",
+        hint=f"Copy the key into {name} again, on one line and with nothing else.",
+    )
 
 
 def _named_key(name: str, spec: ModelSpec, secrets: Secrets) -> str:
@@ -147,15 +180,16 @@ def _kept_back(spec: ModelSpec, name: str) -> ModelUnauthorizedError:
     )
 
 
-def _host(base_url: str, spec: ModelSpec) -> str:
+def _host(base_url: str, spec: ModelSpec, source: str) -> str:
     try:
         parts = urlsplit(base_url)
         host = parts.hostname
     except ValueError:
         parts = host = None
     if parts is None or parts.scheme not in {"http", "https"} or not host:
-        raise ConfigError(
-            f"model {spec.name}: its base URL is none",  # it may hold a password: do not show it
-            hint="a base URL begins with http:// or https:// and a host",
+        raise ConfigError(  # it may hold a password: do not show it
+            f"model {spec.name}: {source or 'its base_url'} is not a base URL: it must begin with"
+            " http:// or https:// and a host",
+            hint=f"Write http://HOST:PORT/v1 or https://HOST/v1 in {source or 'base_url'}.",
         )
     return host

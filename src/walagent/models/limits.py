@@ -175,10 +175,12 @@ class Limiter:
             self._trial = call
         call.began = self._clock()
 
-    @staticmethod
-    def _not_sent(spec: ModelSpec, why: str, seconds: float) -> ModelLimitedError:
+    def _not_sent(self, spec: ModelSpec, why: str, seconds: float) -> ModelLimitedError:
         return ModelLimitedError(
-            f"{spec.provider} {spec.model_id} {why}", retry_after=seconds, sent=False
+            f"{spec.provider} {spec.model_id} {why}",
+            retry_after=seconds,
+            sent=False,
+            breaker=self.is_open,
         )
 
     # Learning.
@@ -271,7 +273,9 @@ class Limiter:
         and a request that no provider can answer does not stand in the way of the others.
         """
         again = self._settings.open_for * 1.5
-        return ModelUnavailableError(str(error), retry_after=again, counts=False)
+        return ModelUnavailableError(
+            str(error), retry_after=again, counts=False, usage=error.usage, breaker=True
+        )
 
     def _refuse(self, error: ModelUnauthorizedError) -> None:
         """The key is refused: tell those who wait with the same key, without sending theirs."""

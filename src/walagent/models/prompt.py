@@ -12,6 +12,7 @@ from walagent.errors import ModelRejectedError
 from walagent.message import Example, Json, Message, ModelSpec, Request, ToolCall, ToolResult
 from walagent.models.replies import NAME_LIMIT, clean
 
+_NEEDED = frozenset({"messages", "model"})  # without these there is no request
 _EXAMPLES = "Examples.  Each is a text, and the tool call that answers it."
 
 
@@ -44,13 +45,19 @@ def turns(messages: Iterable[Message]) -> Iterator[Message]:
 def parameters(spec: ModelSpec, request: Request, owned: frozenset[str]) -> dict[str, Json]:
     """Give the parameters to pass through; the request's go before the model's.
 
+    One that is null takes a field out, also one that walagent fills in.
+
     Raises:
-        ModelRejectedError: one of them is a field that walagent itself fills in.
+        ModelRejectedError: one of them sets a field that walagent itself fills in.
     """
     merged = {**spec.parameters, **request.parameters}
-    if taken := sorted(owned & merged.keys()):
+    taken = sorted(
+        name for name in owned & merged.keys() if merged[name] is not None or name in _NEEDED
+    )
+    if taken:
+        does = "set" if merged[taken[0]] is not None else "removed"
         raise ModelRejectedError(
-            f"{spec.name}: parameter {taken[0]} cannot be set, walagent fills it in itself"
+            f"{spec.name}: parameter {taken[0]} cannot be {does}, walagent fills it in itself"
         )
     return merged
 
@@ -75,7 +82,7 @@ def call_ids(given: Iterable[Json], request: Request) -> list[str]:
     taken = {call.id for call in calls if isinstance(call, ToolCall)}
     ids: list[str] = []
     for at, one in enumerate(given):
-        call_id = clean(one, NAME_LIMIT) if isinstance(one, str) else ""
+        call_id = clean(one, NAME_LIMIT) if isinstance(one, str) and one != "null" else ""
         if not call_id or call_id in taken:
             call_id = f"call_{len(request.messages)}_{at}"
         taken.add(call_id)

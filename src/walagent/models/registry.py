@@ -4,6 +4,7 @@
 acme = "walagent_acme:PROVIDER"
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,28 @@ GROUP = "walagent.models"
 BUILT_IN = {one.name: one for one in (ANTHROPIC, EMBEDDED, OPENAI, SCRIPTED)}
 COMMON = OPENAI  # most servers speak its protocol: it is meant where only a base URL is given
 
+# What people call a provider, whose servers speak that protocol.
+_COMPATIBLE = {
+    "azure": "https://RESOURCE.openai.azure.com/openai/v1",
+    "azureopenai": "https://RESOURCE.openai.azure.com/openai/v1",
+    "deepseek": "https://api.deepseek.com/v1",
+    "fireworks": "https://api.fireworks.ai/inference/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "google": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "grok": "https://api.x.ai/v1",
+    "groq": "https://api.groq.com/openai/v1",
+    "litellm": "http://HOST:4000/v1",
+    "llama.cpp": "http://localhost:8080/v1",
+    "llamacpp": "http://localhost:8080/v1",
+    "lmstudio": "http://localhost:1234/v1",
+    "mistral": "https://api.mistral.ai/v1",
+    "ollama": "http://localhost:11434/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "together": "https://api.together.xyz/v1",
+    "vllm": "http://HOST:8000/v1",
+    "xai": "https://api.x.ai/v1",
+}
+
 
 def find_provider(name: str) -> Provider:
     """Find a provider; a built-in one comes first.
@@ -36,8 +59,14 @@ def find_provider(name: str) -> Provider:
     for entry in _entries():
         if entry.name == name:
             return _load(entry)
+    known = f'unknown provider "{name}"; known: {", ".join(provider_names())}'
+    if (url := _COMPATIBLE.get(re.sub("[_ -]", "", name.lower()))) is not None:
+        raise ConfigError(
+            f"{known}; {name} speaks the protocol of openai",
+            hint=f"Use provider openai with base_url {url}.",
+        )
     raise ConfigError(
-        f'unknown provider "{name}"; known: {", ".join(provider_names())}',
+        known,
         hint=f"Install the package that has the entry point {name} in the group {GROUP}.",
     )
 

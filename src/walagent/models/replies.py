@@ -39,10 +39,11 @@ def clean(text: str, limit: int = TEXT_LIMIT) -> str:
 def read_call(call_id: str, name: str, text: str) -> ToolCall:
     """Make a call whose arguments came as JSON text; no text at all means no arguments."""
     call_id, name = clean(call_id, NAME_LIMIT), clean(name, NAME_LIMIT)
-    arguments = _arguments(text.strip() or "{}")
-    if arguments is None:
-        return ToolCall(call_id, name, None, clean(text[:RAW_LIMIT]))
-    return ToolCall(call_id, name, arguments)
+    given = text.strip() or "{}"
+    try:
+        return ToolCall(call_id, name, _arguments("{}" if given == "null" else given))
+    except _UnusableError as error:
+        return ToolCall(call_id, name, None, clean(text[:RAW_LIMIT]), clean(str(error), NAME_LIMIT))
 
 
 def read_call_value(call_id: str, name: str, value: Json) -> ToolCall:
@@ -79,32 +80,73 @@ def as_array(value: Json) -> list[Json]:
 
 def count(value: Json) -> int:
     """Read a token count; what is not one counts as nothing, and what cannot be is bounded."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return min(value, COUNT_LIMIT) if whole and value > 0 else 0
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or value <= 0 or value != value // 1:
+        return 0
+    return int(min(value, COUNT_LIMIT))
 
 
-def _arguments(text: str) -> Mapping[str, Json] | None:
+class _UnusableError(Exception):
+    """Arguments that cannot be used, and why."""
+
+
+def _arguments(text: str) -> Mapping[str, Json]:
     if len(text) > ARGUMENTS_LIMIT:
-        return None
+        raise _UnusableError(f"they are longer than {ARGUMENTS_LIMIT} bytes")
+    value = _decoded(text)
+    if isinstance(value, str) and value.lstrip().startswith("{"):  # encoded twice
+        value = _decoded(value)
+    if not isinstance(value, dict):
+        raise _UnusableError("they are not a JSON object")
+    if not storable(value):
+        raise _UnusableError(_why_not(text))
+    return as_object(value)
+
+
+def _decoded(text: str) -> Json:
     try:
-        value = json.loads(
+        return json.loads(
             text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_unambiguous
         )
-    except (ValueError, RecursionError):
-        return None
-    return as_object(value) if isinstance(value, dict) and storable(value) else None
+    except RecursionError:
+        raise _UnusableError(_TOO_DEEP) from None
+    except json.JSONDecodeError as error:
+        raise _UnusableError(
+            f"they are not valid JSON: {error.msg} at character {error.pos + 1}"
+        ) from None
+    except ValueError:  # of an integer with thousands of digits
+        raise _UnusableError(_TOO_LARGE) from None
+
+
+_TOO_DEEP = "they are nested too deeply; at most 200 levels are allowed"
+_TOO_LARGE = "they have a number that is too large; write it as a string"
+
+
+def _why_not(text: str) -> str:
+    """Say why jsonb cannot hold decoded arguments exactly."""
+    if _NUL.search(text.encode(errors="replace")) or "\0" in text:
+        return "they have a NUL character (\\u0000), which no text in PostgreSQL can have"
+    if re.search(r"\\u[dD][89a-fA-F]", text) or _SURROGATE.search(text):
+        return "they have half of a surrogate pair, which is no character"
+    return _TOO_LARGE if re.search(r"\d{19}", text) else _TOO_DEEP
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
+    raise _UnusableError(f"they have the number {word}, which is not JSON")
 
 
 def _unambiguous(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     """Refuse an object that names something twice: readers differ in which one they believe."""
-    given = dict(pairs)
-    return given if len(given) == len(pairs) else _refuse("a name that stands twice")
+    given: dict[str, Json] = {}
+    for name, value in pairs:
+        if name in given:
+            raise _UnusableError(f'they have the key "{name[:64]}" twice in one object')
+        given[name] = value
+    return given
 
 
 def _finite(text: str) -> float:
     number = float(text)
-    return number if abs(number) != float("inf") else _refuse(text)
+    if abs(number) == float("inf"):
+        raise _UnusableError(_TOO_LARGE)
+    return number

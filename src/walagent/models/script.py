@@ -63,14 +63,19 @@ Answer: TypeAlias = "Words | Fault | Reply | BaseException | Callable[[Request],
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Replies for requests in which the user's side said *match*.
+    """Replies for requests in which the user's side said *match*, of agents with *prompt*.
 
     Their place is counted from the last message that said it, so that a rule answers each turn
     of a conversation again.
+
+    Args:
+        match: "" is in every message.
+        prompt: a text in the system prompt, which tells agents with the same model apart.
     """
 
     match: str
     replies: Sequence[Answer]
+    prompt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ class Script:
     def _find(self, request: Request) -> tuple[Sequence[Answer], int]:
         for rule in self.rules:
             said = [at for at, text in _words(request) if rule.match in text]
-            if said:
+            if said and rule.prompt in request.system:
                 return rule.replies, _replies(request, said[-1])
         return self.replies, _replies(request, 0)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from walagent.message import Json, Reply, Request
+from walagent.models.replies import as_array, as_object
 from walagent.models.script import Fault
 
 Body = dict[str, Json]
@@ -64,6 +65,30 @@ def need_results(owed: Iterable[str], given: Iterable[str], where: str) -> None:
     """Refuse a transcript in which a call's result is missing, or one has no call."""
     owed, given = list(owed), list(given)
     need(sorted(owed) == sorted(given), f"{where}: results for {owed} expected, got {given}")
+
+
+def need_schema(schema: Json, key: re.Pattern[str], where: str) -> None:
+    """Refuse what some provider of the format refuses in the schema of a tool.
+
+    Types everywhere, objects with properties, arrays with items, keys that match, no references.
+    """
+    given = as_object(schema)
+    parts = [one for name in ("anyOf", "oneOf", "allOf") for one in as_array(given.get(name))]
+    need("$ref" not in given, f"{where}: references are not supported")
+    need(parts or given.get("type"), f"{where}.type: must be specified")
+    properties = as_object(given.get("properties"))
+    if given.get("type") == "object":
+        need("properties" in given, f"{where}: object schema missing properties")
+        strays = [one for one in as_array(given.get("required")) if one not in properties]
+        need(not strays, f"{where}.required: {strays} are not defined")
+    if given.get("type") == "array":
+        need(given.get("items"), f"{where}: array schema missing items")
+        need_schema(given["items"], key, f"{where}.items")
+    for name, one in properties.items():
+        need(key.fullmatch(name), f"{where}: Property keys should match pattern {key.pattern!r}")
+        need_schema(one, key, f"{where}.properties[{name}]")
+    for at, one in enumerate(parts):
+        need_schema(one, key, f"{where}.anyOf[{at}]")
 
 
 def pieces_of(text: str) -> list[str]:

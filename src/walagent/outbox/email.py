@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from walagent.base.extras import install_hint
+from walagent.domain.untrusted import visible
 from walagent.errors import (
     ConfigError,
     DeliveryDelayedError,
@@ -115,7 +116,7 @@ class EmailSender:
         message = EmailMessage()
         message["From"] = self._server.sender
         message["To"] = delivery.target
-        message["Subject"] = delivery.subject or delivery.event
+        message["Subject"] = visible(delivery.subject or delivery.event)
         message["Date"] = format_datetime(delivery.created_at)
         domain = self._server.sender.rpartition("@")[2].rstrip(">")
         message["Message-ID"] = f"<{delivery.id}@{domain}>"

@@ -14,6 +14,7 @@ import orjson
 
 from walagent.base.extras import install_hint
 from walagent.base.retries import retry_after
+from walagent.domain.untrusted import visible
 from walagent.errors import (
     ConfigError,
     DeliveryDelayedError,
@@ -146,7 +147,7 @@ def web_client(app: SlackApp, token: str) -> Any:  # noqa: ANN401 - its methods 
 def message_of(delivery: Delivery, link: str | None, *, buttons: bool) -> dict[str, Any]:
     """Compose a message: its text, and for an approval the buttons that decide it."""
     text = _escaped(text_of(delivery, None))
-    title = _escaped(delivery.subject or delivery.event)
+    title = _escaped(visible(delivery.subject or delivery.event))
     shown = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}\n(cut)"
     blocks: list[dict[str, Any]] = [
         {"type": "section", "text": {"type": "mrkdwn", "text": f"*{title}*\n{shown}"}}

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import orjson
 
+from walagent.domain.untrusted import visible
 from walagent.message import Json
 from walagent.store.outbox import Delivery
 
@@ -16,7 +17,7 @@ def text_of(delivery: Delivery, link: str | None) -> str:
     given = delivery.body.get("text")
     text = given if isinstance(given, str) else "\n".join(_lines(delivery.body))
     decide = f"\n\nDecide here, until the approval expires:\n{link}" if link else ""
-    return text[:_MOST] + decide
+    return _cut(visible(text), _MOST) + decide
 
 
 def payload_of(delivery: Delivery, link: str | None) -> bytes:
@@ -41,4 +42,9 @@ def _lines(body: Mapping[str, Json]) -> Iterator[str]:
             # A row can have a key with line breaks, which would look like other fields.
             is_line = isinstance(value, str) and value.isprintable()
             shown = str(value) if is_line else orjson.dumps(value).decode()
-            yield f"{name}: {shown[:_MOST_VALUE]}"
+            yield f"{visible(name)}: {_cut(visible(shown), _MOST_VALUE)}"
+
+
+def _cut(text: str, most: int) -> str:
+    """Cut a text that is too long, and say so."""
+    return text if len(text) <= most else f"{text[:most]}… (cut, {len(text):,} characters)"

@@ -29,16 +29,18 @@ from walagent.replication.sinks import (
     first_needed,
     tables_of,
 )
+from walagent.replication.slot_watch import SlotWatch
 from walagent.replication.source import Source, check_source, hold_checkpoint
 from walagent.replication.status_watch import watch_status
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import connect
 from walagent.telemetry.log import log
-from walagent.wal.options import StreamOptions
+from walagent.wal.options import READER, StreamOptions
 from walagent.wal.refusals import LOST
 from walagent.wal.slots import Blocker
 from walagent.wal.stream import ReplicationStream, open_stream
+from walagent.wal.synchronous import refuse_synchronous
 
 _IDLE = 60.0  # seconds that a transaction of ours may rest
 _OWN: Table = ("agent", "attachment")
@@ -62,6 +64,7 @@ class StreamAttempt:
         self,
         following: Following,
         health: ReaderHealth,
+        watch: SlotWatch,
         tables: frozenset[Table],
         *,
         is_careful: bool,
@@ -75,6 +78,7 @@ class StreamAttempt:
         self._following = following
         self._settings = following.settings
         self._health = health
+        self._watch = watch
         self._tables = tables
         self._is_careful = is_careful
         self._feed: Feed | None = None
@@ -115,6 +119,7 @@ class StreamAttempt:
     ) -> tuple[Opening, Source]:
         """Read the checkpoint; check that it can be written and that the slot can be read."""
         settings = self._settings
+        await refuse_synchronous(conn, READER)  # before anything commits
         if self._is_careful:  # the last attempt failed, perhaps because it could not write
             await check_locks(dsn, conn, settings.slot)
         self.found = checkpoint = await ensure_slot(conn, login, settings, log_blockers)
@@ -143,6 +148,7 @@ class StreamAttempt:
         """Return the reader's own work."""
         work: dict[str, Coroutine[Any, Any, object]] = {
             "status": watch_status(conn, checkpoint.slot, self._health),
+            "synchronous": self._watch.synchronous(),
             "identities": watch_identities(conn),  # with each plug-in: publications exist
         }
         if self._settings.plugin == "pgoutput":

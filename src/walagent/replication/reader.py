@@ -71,7 +71,11 @@ class Reader:
     async def _keep_following(self) -> Never:
         while True:
             self._attempt = attempt = StreamAttempt(
-                self._following, self.health, self._tables, is_careful=self._is_careful
+                self._following,
+                self.health,
+                self._watch,
+                self._tables,
+                is_careful=self._is_careful,
             )
             started = time.monotonic()
             try:

@@ -3,23 +3,26 @@
 It has its own connection: a blocked reader must not delay the alarm.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from psycopg import AsyncConnection
 
 from walagent.base.concurrency import Periodic
 from walagent.config import Replication
 from walagent.config.base import in_bytes
-from walagent.errors import FencedError, WalagentError
+from walagent.errors import FencedError, StreamLostError, WalagentError
 from walagent.replication.slot_retention import Backlog, Sign
 from walagent.store import gaps, status
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import connect
 from walagent.telemetry import metrics
 from walagent.telemetry.log import log
+from walagent.wal.options import READER
+from walagent.wal.synchronous import counted_as_standby
 
 _CHECK = 2.0  # seconds between two checks
 # For one statement: a check that cannot write is repeated.
@@ -46,6 +49,8 @@ class SlotWatch:
         self._epoch = epoch
         self._backlog = Backlog(alarm=self._alarm, limit=self._limit, patience=self._patience)
         self._kept = False  # whether it was logged that the slot is kept above the limit
+        self._counted: StreamLostError | None = None  # as a synchronous standby
+        self._changed = asyncio.Event()
         self.retained = 0
         self.behind = 0
 
@@ -59,6 +64,19 @@ class SlotWatch:
             f" {in_bytes(self._alarm)} (replication.alarm_bytes)"
         )
         return [warning]
+
+    async def synchronous(self) -> Never:
+        """Wait until the server counts the reader as a synchronous standby.
+
+        A connection of the reader could not tell: it waits itself for what it has committed.
+
+        Raises:
+            StreamLostError: release the slot.
+        """
+        while self._counted is None:
+            self._changed.clear()
+            await self._changed.wait()
+        raise self._counted
 
     async def run(self) -> str:
         """Watch until the slot is given up and the gap is recorded; the caller drops the slot.
@@ -82,6 +100,8 @@ class SlotWatch:
 
     async def _check(self, conn: AsyncConnection[Any]) -> str | None:
         """Check once; return the reason if the slot was given up."""
+        self._counted = await counted_as_standby(conn, READER)
+        self._changed.set()
         seen = await status.read_backlog(conn, self._slot)
         self.retained, self.behind = seen.retained, seen.behind
         signs = self._backlog.look(seen.retained, seen.behind, time.monotonic())

@@ -40,12 +40,12 @@ from walagent.store.errors import translating
 from walagent.store.sessions.connections import connect
 from walagent.telemetry import metrics
 from walagent.telemetry.log import log
-from walagent.wal.options import StreamOptions
+from walagent.wal.options import SYNC_READER, StreamOptions
 from walagent.wal.publications import missing_publications
 from walagent.wal.slots import Blocker, check_room
+from walagent.wal.synchronous import refuse_synchronous
 from walagent.wal.temporary_slot import open_temporary_stream, temporary_name
 
-_NAME: Final = "walagent sync"
 _LOOK: Final = 2.0  # seconds between two looks at slot and publication
 _CLEAN: Final = 30  # looks between two searches for requests of processes that have ended
 _LEAVE: Final = 2.0  # seconds for withdrawing the requests of this process
@@ -167,7 +167,7 @@ class TemporaryReader:
     async def _stream(self) -> Never:
         """Read one slot until it is lost."""
         with translating():
-            async with await connect(self._source.logins.dsn(), application=_NAME) as conn:
+            async with await connect(self._source.logins.dsn(), application=SYNC_READER) as conn:
                 await self._check(conn)
                 self._restart = None
                 try:
@@ -209,7 +209,7 @@ class TemporaryReader:
             status_interval=settings.status_interval,
             sender_timeout=settings.sender_timeout,
             stall_timeout=settings.stall_timeout,
-            application_name=_NAME,
+            application_name=SYNC_READER,
         )
         login = self._source.logins.replication_dsn()
         async with open_temporary_stream(login, options, self._wait) as stream:
@@ -252,7 +252,7 @@ class TemporaryReader:
         """Look at slot and publication.
 
         Raises:
-            StreamLostError: the slot retains too much.
+            StreamLostError: the slot retains too much, or the server waits for this reader.
         """
         most, looks = self._source.max_retained, 0
         async for _ in Periodic(_LOOK):
@@ -265,6 +265,7 @@ class TemporaryReader:
                     f"the temporary slot retained {in_bytes(seen.retained)} of WAL, more than"
                     f" {in_bytes(most)} (sync.max_retained)"
                 )
+            await refuse_synchronous(conn, SYNC_READER)
             await notice_lost(conn, self._slot, self._fan_out)
             looks += 1
             if looks % _CLEAN == 0:
@@ -288,5 +289,5 @@ class TemporaryReader:
             async with asyncio.timeout(_LEAVE):
                 with translating():
                     dsn = self._source.logins.dsn()
-                    async with await connect(dsn, application=_NAME) as conn:
+                    async with await connect(dsn, application=SYNC_READER) as conn:
                         await gaps.request_tables(conn, self._slot, {})

@@ -62,6 +62,11 @@ class Rows:
 
         return [tuple(loaded(n, text) for n, text in enumerate(row)) for row in self.texts]
 
+    @property
+    def lacks_rows(self) -> bool:
+        """Return whether rows were left out."""
+        return any(said.startswith("only the first") for said in self.cut)
+
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Iterate over the rows' values."""
         return iter(self.values)

@@ -23,7 +23,7 @@ from walagent.errors import (
     RunCancelledError,
     StepTakenError,
 )
-from walagent.message import Json, Message, ModelSpec, Reply, Request, Text
+from walagent.message import Json, Message, ModelSpec, Reply, Request, Text, Usage
 from walagent.models.cost import cost_of
 from walagent.models.model import Model
 from walagent.moves import (
@@ -45,7 +45,7 @@ from walagent.moves import (
     fail,
 )
 from walagent.runs.live_replies import LiveReply
-from walagent.runs.metering import count_usage, counting
+from walagent.runs.metering import count_usage, counting, usage_of
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
 from walagent.runs.step_log import StepLog
@@ -150,7 +150,8 @@ class Executor:
         with self._resources.replies.writing(self._run) as live:
             faults.hit("model.asking")
             started = time.monotonic()
-            reply = await self._answer(model, request, live)
+            call = number if reserved.counted else None
+            reply = await self._answer(model, request, call, live)
             faults.hit("model.answered")
             cost = cost_of(reply.usage, model.spec)
             count_usage(self._agent, model.spec.name, reply.usage, cost)
@@ -159,7 +160,7 @@ class Executor:
             async with self.log.recording:
                 seq = self.log.seq
                 step = NewStep(seq, StepKind.REPLY, content, reply.usage, _float(cost), took)
-                answer = _Answer(prompt, reply, step, number if reserved.counted else None)
+                answer = _Answer(prompt, reply, step, call)
                 return await self._keep(answer, may_end=alone)
 
     async def _ask_for_tool(self, asked: ToolRequest) -> ToolReply:
@@ -177,7 +178,9 @@ class Executor:
         )
         reserved = await self.reservations.reserve(asked.number, model.spec, request)
         started = time.monotonic()
-        reply = await self._answer(model, reserved.request)
+        reply = await self._answer(
+            model, reserved.request, asked.number if reserved.counted else None
+        )
         cost = cost_of(reply.usage, model.spec)
         count_usage(self._agent, model.spec.name, reply.usage, cost)
         took = int((time.monotonic() - started) * 1000)
@@ -216,18 +219,31 @@ class Executor:
                 f"requests_per_minute of {named} reached", retry_after=wait, sent=False
             )
 
-    async def _answer(self, model: Model, request: Request, live: LiveReply | None = None) -> Reply:
-        """Ask; if a person waits and the provider is busy or unreachable, repeat."""
+    async def _answer(
+        self, model: Model, request: Request, call: int | None, live: LiveReply | None = None
+    ) -> Reply:
+        """Ask; if a person waits and the provider is busy or unreachable, repeat.
+
+        The usage of replies that could not be used is part of that of the last one, or is settled.
+        """
         if live is not None:
             request = replace(request, on_text=live.write)
         deadline = time.monotonic() + self._kind.patience
+        lost = Usage()
         for attempt in count(1):
             try:
                 with counting(model.spec.name):
                     reply = await model.complete(request)
             except (ModelLimitedError, ModelUnavailableError) as error:
+                lost += usage_of(error)
                 wait = getattr(error, "retry_after", None) or seconds(DATABASE, attempt)
-                if attempt >= _TRIES or time.monotonic() + wait > deadline:
+                # Nobody waits for a provider that does not answer: the breaker says so at once.
+                breaker = isinstance(error, ModelUnavailableError) and error.breaker
+                if attempt >= _TRIES or breaker or time.monotonic() + wait > deadline:
+                    if lost.total:
+                        cost = cost_of(lost, model.spec)
+                        count_usage(self._agent, model.spec.name, lost, cost)
+                        await self.reservations.settle_unusable(call, lost, cost)
                     raise
                 if live is not None:
                     live.begin_again()
@@ -235,7 +251,7 @@ class Executor:
             else:
                 if live is not None:
                     live.calls = bool(reply.calls)
-                return reply
+                return replace(reply, usage=reply.usage + lost) if lost.total else reply
         raise AssertionError("count() has no end")
 
     async def _keep(self, answer: "_Answer", *, may_end: bool) -> RunState | None:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from walagent.deciders.loop import since_retry
 from walagent.domain.run import RunSpec
 from walagent.errors import BudgetExceededError, LimitReachedError
-from walagent.message import ModelSpec, Request
+from walagent.message import ModelSpec, Request, Usage
 from walagent.models.cost import (
     LEAST_OUTPUT,
     is_free,
@@ -62,6 +62,18 @@ class Reservations:
     def settled(self, call: int | None) -> None:
         """Record that a call is settled with its step."""
         self._open -= {call}
+
+    async def settle_unusable(self, call: int | None, usage: Usage, cost: Decimal | None) -> None:
+        """Count a reply that came and could not be used.
+
+        Args:
+            call: its number; None: no budget counts it.
+        """
+        if call is None:
+            return
+        async with self._pool.connection() as conn:
+            await budgets.settle_unusable(conn, self._run.claim, call, usage, cost)
+        self.settled(call)
 
     async def reserve(self, call: int, model: ModelSpec, request: Request) -> Reserved:
         """Reserve the maximum cost of a call.

@@ -38,6 +38,8 @@ from walagent.telemetry.log import log
 _FIRST = 64  # runs to begin with
 _SIGN_OFF = 3.0  # seconds to release runs and unregister
 _LIMITED = 1.0  # seconds between polls for runs that the limit of a model holds back
+_TRUSTED = 3  # notifications in a row that may turn out to be about nothing
+_CALM = 0.2  # seconds, at most, before a claim for the next of them
 _GATHER = 0.003  # seconds for which a claim waits until half of the slots are free
 
 
@@ -68,6 +70,7 @@ class Worker:
         self._tasks: asyncio.TaskGroup | None = None  # while it runs
         self._stopping = False
         self._due: float | None = None
+        self._idle_wakes = 0  # in a row: there was nothing to claim
         self._woken = True  # whether the last wait ended by a notification
         self._more = False  # whether the last claim left runs
         self._limited = False  # whether it left some because of a model's limit
@@ -234,7 +237,10 @@ class Worker:
         if not claimed and self._woken:
             await self._tick()  # the run that arrived might be due later
         poll = min(self._settings.poll, _LIMITED) if self._limited else self._settings.poll
+        self._idle_wakes = self._idle_wakes + 1 if self._woken and not claimed else 0
         self._woken = await event_within(self._wake, min(poll, max(self._due or poll, 0.01)))
+        if self._woken and self._idle_wakes > _TRUSTED:  # anyone can notify
+            await asyncio.sleep(min(_CALM, 0.01 * 2 ** min(self._idle_wakes - _TRUSTED, 8)))
         if not self._woken:
             await self._tick()
         if self.active > self._settings.slots * 3 // 4:

@@ -7,7 +7,12 @@ whose key would be used.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from walagent.errors import ModelUnauthorizedError, ModelUnavailableError
+from walagent.errors import (
+    ConfigError,
+    ModelUnauthorizedError,
+    ModelUnavailableError,
+    PreconditionError,
+)
 from walagent.message import ModelSpec, label_of
 from walagent.models import prepare
 from walagent.models.limits import LimitedModel, Limiter, ModelLimits
@@ -46,7 +51,8 @@ class Models:
         Raises:
             ModelUnavailableError: it was not in the registry, or not enabled, when that was last
                 read; a row that was just added is found at the next attempt.
-            ModelUnauthorizedError: its credential is not set.
+            ModelUnauthorizedError: its credential is not set, or it cannot be built as it is
+                configured: every run would fail.
         """
         label = self.label(name, tenant)
         spec = self._specs.get(label)
@@ -55,7 +61,10 @@ class Models:
         made = self._made.get(label)
         if made is not None and not made.refused:
             return made
-        model = self._limits.wrap(self._build(spec))
+        try:
+            model = self._limits.wrap(self._build(spec))
+        except (ConfigError, PreconditionError) as error:
+            raise ModelUnauthorizedError(str(error), hint=error.hint) from error
         _show(label, model.limiter)
         if made is not None:
             self._retired.append(made)

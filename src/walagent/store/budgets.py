@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from walagent.domain.run import Claim, RunSpec
-from walagent.message import Json
+from walagent.message import Json, Usage
 from walagent.store.queries import query
 from walagent.store.runs import Spent
 
@@ -110,6 +110,28 @@ async def reserve(conn: Connection, run: RunSpec, call: int, worst: WorstCase) -
     row = await cursor.fetchone()
     raw = row[0] if row else None
     return Refusal.from_json(raw) if raw else None
+
+
+async def settle_unusable(
+    conn: Connection, claim: Claim, call: int, usage: Usage, cost: Decimal | None
+) -> None:
+    """Settle the reservation of a call whose reply came and could not be used.
+
+    Raises (as PostgreSQL errors, see `store.errors`):
+        LeaseLostError, RunCancelledError: leave the run.
+    """
+    counts = [usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens]
+    await conn.execute(
+        "select agent_internal.settle_unusable(_run => %(run)s, _lease => %(lease)s,"
+        " _call => %(call)s, _usage => %(usage)s::integer[], _cost => %(cost)s::numeric)",
+        {
+            "run": claim.run_id,
+            "lease": claim.lease,
+            "call": call,
+            "usage": [*counts, usage.output_tokens],
+            "cost": cost,
+        },
+    )
 
 
 async def wait_for_budget(conn: Connection, claim: Claim, refusal: Json, spent: Spent) -> None:

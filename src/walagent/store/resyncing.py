@@ -28,6 +28,7 @@ class ResyncCandidate:
     name: str
     relation: str
     ops: Sequence[str]
+    in_threads: bool  # its runs are turns
     has_table: bool
     has_key: bool
     columns: Mapping[str, str]  # with times: name to type, as PostgreSQL formats it
@@ -158,6 +159,17 @@ async def formers(conn: Connection, rows: Sequence[tuple[str, str | None]]) -> d
         {"keys": [key for key, _ in rows], "times": [time for _, time in rows]},
     )
     return {key: LastRun(change, wrote) for key, change, wrote in await cursor.fetchall()}
+
+
+async def insert_turns(conn: Connection, attachment_id: int, generation: int) -> int:
+    """Insert turns in the threads whose latest events an agent has not taken up; count them."""
+    cursor = await conn.execute(
+        "select agent_internal.insert_missed_turns(_attachment => %(attachment)s,"
+        " _generation => %(generation)s)",
+        {"attachment": attachment_id, "generation": generation},
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else 0
 
 
 async def replace_backfills(conn: Connection, attachment_id: int) -> None:

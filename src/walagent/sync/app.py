@@ -14,8 +14,11 @@ from urllib.parse import parse_qsl
 
 import orjson
 
+from walagent.domain.tenant import Actor
 from walagent.errors import WalagentError
 from walagent.http.direct import direct_of
+from walagent.http.exchange import RefusedError
+from walagent.http.shares import Shares
 from walagent.sync.asgi import (
     CORS,
     NO_STORE,
@@ -111,6 +114,7 @@ class ShapeApp:
         self._engine = engine
         self._settings = settings
         self._principals = principals
+        self._places = Shares("requests for shapes", 20_000, of_tenant=10_000, of_principal=2_000)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -153,6 +157,9 @@ class ShapeApp:
             body = {"message": str(error)} | ({"errors": error.errors} if error.errors else {})
             more = [(b"retry-after", b"5")] if error.status in _LATER else []
             await answer(send, error.status, orjson.dumps(body), [*NO_STORE, *more])
+        except RefusedError as error:
+            body = orjson.dumps({"message": str(error)})
+            await answer(send, error.status, body, [*NO_STORE, (b"retry-after", b"5")])
         except WalagentError as error:
             log.warning("sync.request_failed", error=error)
             body = {"message": "The database is not available"}
@@ -223,7 +230,8 @@ class ShapeApp:
         definition = QueryDefinition(named, values, tenant, principal)
         client = _Client(parse_place(query), scope, receive, send)
         queries = self._engine.queries
-        await self._serve(queries.find(definition), lambda: queries.get(definition), client)
+        with self._places.now(Actor(tenant, principal)):
+            await self._serve(queries.find(definition), lambda: queries.get(definition), client)
 
     async def _serve(
         self, found: LiveShape | None, make: Callable[[], Awaitable[LiveShape]], client: "_Client"

@@ -19,6 +19,7 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import (
+    Json,
     Message,
     Reply,
     Request,
@@ -39,10 +40,11 @@ ProviderCheck = Callable[[str], Awaitable[None]]
 
 _WORDS = "the customer's own words, number 4711"
 _FIND = {"type": "object", "properties": {"q": {"type": "string"}}}
+_NONE: dict[str, Json] = {"type": "object", "properties": {}}
 _FIRST = Request(
     "be brief",
     (Message("user", (Text(_WORDS),)),),
-    (ToolSpec("find", "Find it.", _FIND), ToolSpec("stop", "Stop.", {"type": "object"})),
+    (ToolSpec("find", "Find it.", _FIND), ToolSpec("stop", "Stop.", _NONE)),
     max_tokens=321,
 )
 _USAGE = Usage(input_tokens=10, cached_tokens=2_000, cache_write_tokens=300, output_tokens=7)

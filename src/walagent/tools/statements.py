@@ -7,6 +7,7 @@ from typing import Any
 from psycopg import sql
 
 from walagent.domain.agent_spec import Target
+from walagent.domain.fitted_arguments import fitted
 from walagent.domain.tool_spec import Tool
 from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
@@ -16,10 +17,12 @@ _TABLE, _KEY, _SET = sql.SQL("\x001$s"), sql.SQL("\x002$s"), sql.SQL("\x003$s")
 
 
 def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Json]:
-    """The call's arguments with those that come from the change, which the model never chose."""
+    """What is called with: the arguments as they are meant, and those that come from the change,
+    which the model never chose.
+    """
     row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
     taken = {argument: row.get(column) for argument, column in tool.bind.items()}
-    return {**(call.arguments or {}), **taken}
+    return {**fitted(tool, call.arguments or {}), **taken}
 
 
 def statement_of(

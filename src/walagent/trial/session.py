@@ -36,14 +36,26 @@ class HeldPool(AsyncConnectionPool[Connection]):
         self._conn = conn
         self._deferred = deferred
         self._free = asyncio.Lock()
+        self._user: asyncio.Task[Any] | None = None  # who has the connection
 
     @asynccontextmanager
     async def connection(self, timeout: float | None = None) -> AsyncGenerator[Connection]:  # noqa: ARG002, ASYNC109 - psycopg's
-        """Yield the connection in a savepoint."""
-        async with self._free:
-            await trials.renew_session(self._conn, self._deferred)
+        """Yield the connection in a savepoint.
+
+        A task that has it already, as one that uses two connections, has it once more.
+        """
+        if self._user is asyncio.current_task():
             async with self._conn.transaction():
                 yield self._conn
+            return
+        async with self._free:
+            self._user = asyncio.current_task()
+            try:
+                await trials.renew_session(self._conn, self._deferred)
+                async with self._conn.transaction():
+                    yield self._conn
+            finally:
+                self._user = None
 
 
 class HeldReader(RoleReader):

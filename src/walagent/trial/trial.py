@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from psycopg import AsyncConnection, sql
@@ -121,7 +122,7 @@ class Trial:
                 await trials.renew_session(self.conn, ())
                 shown = await listings.show_run(self.conn, claim.run_id)
                 changes = await changed_rows(self.conn, self.outside)
-        left_out = calls_not_made(attempt.steps, spec.agent, claim.change)
+        left_out = calls_not_made(attempt.steps, spec.agent, claim.last)
         return TriedRow(row.key, shown, changes, list(left_out))
 
     async def _run_of(self, row: PresentRow) -> Mapping[str, Json] | None:
@@ -186,12 +187,19 @@ async def open_trial(dsn: str, wanted: Wanted, options: TrialOptions) -> AsyncGe
         changes = wanted.config.changes
         limits = SizeLimits(changes.max_value, changes.max_row)
         python = harmless(find_tools(wanted.config.tools.modules))
-        calls = ToolConnections(pool, pool, login)
+        calls = ToolConnections(pool, pool, login, partial(_beside, dsn))
         toolbox = Toolbox(calls, python, servers=NoCalls(), http=NoCalls())
         made = agent_resources(pool, toolbox, lambda _: model, key, limits)
         kinds = {name: replace(kind, patience=_PATIENCE) for name, kind in made.kinds.items()}
         resources = replace(made, kinds=kinds)
         yield Trial(conn, outside, resources, reader, attachment, spec, rows, limits, options)
+
+
+@asynccontextmanager
+async def _beside(dsn: str) -> AsyncGenerator[Connection]:
+    """Connect outside of the trial's transaction, to check what is read in it."""
+    async with await connect(dsn, application="walagent try") as conn:
+        yield conn
 
 
 async def _search_path(conn: Connection) -> str:

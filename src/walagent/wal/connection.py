@@ -9,8 +9,9 @@ from psycopg import AsyncConnection, Error
 
 from walagent.errors import StreamLostError
 from walagent.postgres.connection import TEXT_FORMS, open_connection
-from walagent.wal.options import StreamOptions, start_command
+from walagent.wal.options import READER, StreamOptions, start_command
 from walagent.wal.refusals import refused
+from walagent.wal.synchronous import refuse_synchronous
 from walagent.wal.transport import Transport, start_copy
 
 # The walsender formats values with the settings of its session.  With this search path, names
@@ -25,7 +26,7 @@ _MARGIN: Final = 2.0
 async def connect_replication(
     dsn: str,
     *,
-    application_name: str = "walagent",
+    application_name: str = READER,
     sender_timeout: float = 4.0,
     stall_timeout: float = 20.0,
 ) -> AsyncConnection:
@@ -76,10 +77,12 @@ async def start_replication(conn: AsyncConnection, options: StreamOptions) -> Tr
         SlotBusyError: another reader has the slot.
         GapError: the slot, or the WAL that it needs, no longer exists.
         PreconditionError: the server or the role is not configured for replication.
-        StreamLostError: the server does not respond.
+        StreamLostError: the server does not respond, or would count the stream as a synchronous
+            standby.
     """
     try:
         async with answering():
+            await refuse_synchronous(conn, options.application_name)
             await take_bytes(conn)
             return await start_copy(conn, start_command(options))
     except Error as error:

@@ -16,6 +16,9 @@ from walagent.postgres.quoting import quote_name, quote_text
 
 Plugin = Literal["pgoutput", "wal2json"]
 MARKER_PREFIX: Final = "walagent"
+# application_name of the durable reader, and of readers of live rows
+READER: Final = "walagent"
+SYNC_READER: Final = "walagent sync"
 
 _LONGEST_SILENCE: Final = 10.0  # seconds between two status updates, at most
 
@@ -34,7 +37,7 @@ class StreamOptions:
     status_interval: float = 10.0
     sender_timeout: float = 4.0  # wal_sender_timeout of the session: a frozen reader loses the slot
     stall_timeout: float = 20.0  # how long a full buffer can suspend reading
-    application_name: str = "walagent"
+    application_name: str = READER
 
     @property
     def tick(self) -> float:

@@ -121,6 +121,7 @@ class Proxy:
         self.piece = _CHUNK
         self.dropped = 0  # replies and requests
         self._cuts = list[int]()  # of links to come: the bytes after which each is cut
+        self.refused: set[str] | None = None  # parts whose first link was cut, if all are to be
         self.links_cut = 0
         self.answers_cut = 0  # of an HTTP server: a cut between two loses nothing
 
@@ -282,6 +283,9 @@ class Proxy:
         match kind:
             case b"":
                 link.part = _part(body)
+                if self.refused is not None and link.part not in self.refused:
+                    self.refused.add(link.part)
+                    link.cut()
             case b"P":
                 name, statement, *_ = body.split(b"\0")
                 link.statements[name] = statement

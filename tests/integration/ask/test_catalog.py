@@ -75,6 +75,8 @@ async def test_it_says_what_a_planner_must_know(
         create server elsewhere foreign data wrapper nothing;
         create foreign table far (id bigint) server elsewhere;
         create table "Order" (id bigint references visitor);
+        create table "Buyer" ("Id" bigint primary key, "Tax No" text unique);
+        create table bought ("Who" bigint references "Buyer");
         analyze visitor, visit;
         """,
     )
@@ -93,6 +95,8 @@ async def test_it_says_what_a_planner_must_know(
     assert "foreign table public.far, on another server: it cannot be read" in said
     assert 'table public."Order"' in said
     assert "(id) references public.visitor (id)" in said
+    assert '("Who") references public."Buyer" ("Id")' in said
+    assert '  unique ("Tax No")\n' in said
 
 
 @pytest.mark.parametrize(
@@ -206,7 +210,7 @@ async def test_values_are_samples_of_what_the_role_may_see(
 ) -> None:
     """From statistics, or from the first rows: common ones, of columns that may be shown."""
     await add_tables(conn, reader, "analyze visitor;" if analyzed else "")
-    town = {"public.visitor.Home Town": ["Basel", "Bern"]}
+    town = {'public.visitor."Home Town"': ["Basel", "Bern"]}
     rest = {"public.visitor.status": ["known", "new"], "public.visitor.tier": ["gold"]}
     assert await shown(reader, dsn) == town | rest
 
@@ -227,7 +231,7 @@ async def test_values_that_a_policy_hides_are_not_shown(
         )
         found = dict((await it.describe("")).values)
         assert found["public.visitor.status"] == ("new",)
-        assert found["public.visitor.Home Town"] == ("Bern",)
+        assert found['public.visitor."Home Town"'] == ("Bern",)
         await run_all(conn, "alter policy newcomers on visitor using (status = 'known')")
         assert dict((await it.describe("")).values)["public.visitor.status"] == ("known",)
 
@@ -237,7 +241,7 @@ async def test_owners_and_operators_leave_columns_out(
 ) -> None:
     """By a comment, by a pattern, or altogether."""
     await add_tables(conn, reader, "comment on column visitor.status is '@no-samples';")
-    names = {"public.visitor.Home Town", "public.visitor.tier"}
+    names = {'public.visitor."Home Town"', "public.visitor.tier"}
     assert (await shown(reader, dsn)).keys() == names
     found = await shown(reader, dsn, no_samples=["*.Home Town"])
     assert found.keys() == {"public.visitor.tier"}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -200,6 +201,23 @@ async def test_the_breaker_of_a_model_lasts_across_questions(
             await at.agent.orchestrate("a", question=QUESTION)
         with pytest.raises(CircuitBreakerOpenError):
             await at.agent.orchestrate("b", question=QUESTION)
+
+
+async def test_an_unreachable_provider_is_no_open_breaker(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Until five calls failed in a row; then a question fails at once."""
+    async with desk(conn, dsn, tmp_path, []) as at:
+        nowhere = replace(spec(at.on.provider), base_url="http://127.0.0.1:1/v1")
+        agent = Supervisor("k", dsn, model=nowhere, settings=AskSettings(role=at.on.role))
+        with pytest.raises(ModelUnavailableError):
+            await agent.orchestrate("a", question=QUESTION)
+        with pytest.raises(CircuitBreakerOpenError):
+            await agent.orchestrate("b", question=QUESTION)
+        began = time.monotonic()
+        with pytest.raises(CircuitBreakerOpenError):
+            await agent.orchestrate("c", question=QUESTION)
+        assert time.monotonic() - began < 3
 
 
 async def test_a_question_that_the_provider_never_answers_blocks_no_session(

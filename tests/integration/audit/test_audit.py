@@ -217,6 +217,27 @@ async def test_a_writer_holds_no_lock_until_its_commit(conn: AsyncConnection, ds
     assert await entries(conn) == [("test.done", "fast"), ("test.done", "slow")]
 
 
+async def test_who_holds_the_head_of_a_tenant_holds_up_nobody(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """What others did meanwhile is numbered after, by the next act or the tick."""
+    await run_all(conn, "set statement_timeout = '5s'")
+    async with session(dsn) as holder:
+        for number, numbers in enumerate(
+            ("select agent_internal.audit('test.done', 'next')", "select agent_internal.tick()")
+        ):
+            async with holder.transaction():
+                await value(holder, "select agent_internal.audit('test.done', 'held')")
+                await run_all(holder, "set constraints all immediate")
+                await value(conn, "select agent_internal.audit('test.done', %s)", str(number))
+                await value(conn, "select agent_internal.tick()")  # it waits for nobody either
+                assert ("test.done", str(number)) not in await entries(conn)
+            await run_all(conn, numbers)
+            assert ("test.done", str(number)) in await entries(conn)
+    assert await value(conn, "select count(*) from agent_internal.audit_entry") == 0
+    assert await first_bad(conn) == (None, "")
+
+
 @pytest.mark.parametrize(
     ("edit", "bad", "word"),
     [

@@ -112,6 +112,85 @@ async def test_json_says_all_of_it(conn: AsyncConnection, dsn: str, tmp_path: Pa
         assert found["steps"][0]["rows"] == [["CH", "20"], ["DE", "20"], ["FR", "20"]]
 
 
+SEVERAL = call(
+    "plan",
+    reasoning="Count all.",
+    assumptions=[],
+    steps=[
+        {"id": "a", "type": "SQL", "description": "all customers",
+         "tool_input": {"query": "select count(*) as customers from customer"}},
+        {"id": "b", "type": "SQL", "description": "by country", "tool_input": {"query": COUNT}},
+        {"id": "c", "type": "ANALYZE", "description": "countries", "depends_on": ["b"],
+         "tool_input": {"sql": "select count(*) as countries from b"}},
+    ],
+)  # fmt: skip
+APPROVED = call("verdict", approved=True, reason="")
+
+
+async def test_rows_of_all_independent_steps_are_shown(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Each with its step, in the plan's order; not the rows that an analysis was made of."""
+    async with shell(conn, dsn, tmp_path, [SEVERAL, APPROVED, ANSWER] * 2) as on:
+        ended = (await on.types("ask", QUESTION)).worked()
+        assert ended.out.splitlines()[1:] == [
+            *("", "a: all customers", "customers", "       60"),
+            *("", "c: countries", "countries", "        3"),
+        ]
+        said = [line for line in ended.err.splitlines() if line.startswith(("SQL", "ANALYZE"))]
+        assert said == [
+            "SQL: select count(*) as customers from customer",
+            f"SQL: {COUNT}",
+            "ANALYZE: select count(*) as countries from b",
+        ]
+        ended = (await on.types("ask", QUESTION, "--output", "csv")).worked()
+        assert ended.out == "countries\n3\n"
+        assert "note: the rows of step a are not in the CSV" in ended.err
+
+
+async def test_a_number_that_no_row_has_is_noted(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """The rows say sixty."""
+    lie = call("answer", text="There are 75 customers, 20 in each country.", caveats=[])
+    async with shell(conn, dsn, tmp_path, [PLAN, lie]) as on:
+        ended = (await on.types("ask", QUESTION)).worked()
+        (note,) = [line for line in ended.err.splitlines() if line.startswith("note: ")]
+        assert note.endswith("these numbers of the text: 75")
+
+
+async def test_an_analysis_of_truncated_rows_fails(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """A pipe sees no total, but an exit code; the planner is told to let SQL add up."""
+    total = call("plan", reasoning="r", assumptions=[], steps=[
+        {"id": "a", "type": "SQL", "description": "all", "tool_input": {"query": "table invoice"}},
+        {"id": "b", "type": "ANALYZE", "description": "sum", "depends_on": ["a"],
+         "tool_input": {"operation": "sum", "column": "total"}},
+    ])  # fmt: skip
+    async with shell(conn, dsn, tmp_path, [total, APPROVED] * 3) as on:
+        on.user.writes(f"ask: {{role: {on.role}, connections: 1, rows: 10}}\n")
+        ended = await on.types("ask", QUESTION)
+        assert ended.code == 1
+        assert "step a has only the first 10 rows" in ended.out + ended.err
+        assert "let its SQL compute the totals" in str(on.provider.received[2].body)
+
+
+async def test_models_of_the_file_are_applied_before_a_question(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """The file sends requests to a gateway; the row does not, and nothing is sent."""
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
+        settings = f"ask: {{role: {on.role}, connections: 1}}\n"
+        base_url = on.provider.spec("openai").base_url
+        on.user.writes(settings + f"models: {{m: {{base_url: '{base_url}/gateway'}}}}\n")
+        ended = await on.types("ask", QUESTION)
+        assert (ended.code, on.provider.received) == (3, [])
+        assert "walagent apply" in ended.err
+        on.user.writes(settings + f"models: {{m: {{base_url: '{base_url}'}}}}\n")
+        (await on.types("ask", QUESTION)).worked()
+
+
 WRONG = {"id": "a", "type": "SQL", "description": "count", "tool_input": {"query": "select no"}}
 RIGHT = {"id": "b", "type": "SQL", "description": "count", "tool_input": {"query": COUNT}}
 WITH_FALLBACK = call(

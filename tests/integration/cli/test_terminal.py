@@ -130,7 +130,7 @@ async def test_nothing_that_strangers_wrote_commands_the_terminal(
 
         code, shown = await asyncio.to_thread(looks, on.user)
     assert code == 0, shown
-    assert ("\\u001b]0;owned\\u0007" if output == "json" else "�]0;owned�") in shown
+    assert ("\\u001b]0;owned\\u0007" if output == "json" else "\\u{1b}]0;owned\\u{7}") in shown
     bad = ("\x1b]0", "\x07", "\x1b[2J", "\u202e", "\x9b")
     assert [each for each in bad if each in shown] == []
 

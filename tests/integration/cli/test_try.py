@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -175,6 +176,30 @@ def test_a_row_for_which_the_condition_is_false_has_no_run(user: User) -> None:
     user.writes(AGENTS + "        when: new.customer = 1\n")
     found = {row["key"]: row["run"] and row["run"]["state"] for row in tried(user)}
     assert found == {"3": None, "2": "succeeded", "1": "succeeded"}
+
+
+def test_an_agent_that_asks_the_database_can_be_tried(user: User) -> None:
+    """Its query is read in the one transaction of the trial, with what the trial has written."""
+    reader = f"reader_{uuid4().hex[:8]}"
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(f"create role {reader}; grant select on tickets to {reader}".encode())
+    replies = [
+        {"call": "query", "arguments": {"sql": "select count(*), current_user from tickets"}},
+        {"call": "update_row", "arguments": {"category": "bug"}},
+        {"call": "query", "arguments": {"sql": "select category from tickets where id = 3"}},
+        "Done.",
+    ]
+    user.writes(json.dumps({"replies": replies}), "script.json")
+    attaching = f"writes: [category]\n        query_as: {reader}"
+    user.writes(
+        AGENTS.replace("close_ticket", "query").replace("writes: [category]", attaching)
+        .replace("        bind: {ticket_id: id}\n", "")
+    )  # fmt: skip
+    (row,) = tried(user, "--last", "1")
+    shown = [step["content"] for step in row["run"]["steps"] if step["kind"] == "result"]
+    assert not [each for each in shown if each["is_error"]]
+    assert reader in json.dumps(shown[0])
+    assert "bug" in json.dumps(shown[2])
 
 
 def test_tools_outside_the_database_are_shown_and_not_called(user: User) -> None:

@@ -12,7 +12,7 @@ from tests.helpers.people import person
 from walagent.errors import ConfigError
 from walagent.store.install.compat import install_pgagentos, remove_pgagentos
 
-SOURCE = Path(__file__).read_text()
+SOURCE = "".join(each.read_text() for each in Path(__file__).parent.glob("test_*.py"))
 OBJECTS = """
 select (select count(*) from pg_namespace where nspname like 'aos%'),
        (select count(*) from pg_class), (select count(*) from pg_proc), (select count(*) from agent_internal.privilege)
@@ -111,7 +111,7 @@ async def test_a_conversation_from_tenant_to_answer(conn: AsyncConnection, dsn: 
         ]
         assert roles == ["user", "assistant", "tool", "assistant", "tool", "assistant", "user"]
         assert await rows(a, "select status from aos_core.run order by run_id") == [
-            ("succeeded",),
+            ("completed",),
             ("running",),
         ]
 
@@ -230,7 +230,16 @@ async def test_each_object_works_and_is_tested(conn: AsyncConnection, dsn: str) 
         " and not proretset",
     )
     here = SOURCE
-    helpers = {"aos_meta.id_of", "aos_auth.enter", "aos_skills.is_granted", "aos_agent.answer_of"}
+    helpers = {
+        "aos_meta.id_of",
+        "aos_auth.enter",
+        "aos_skills.is_granted",
+        "aos_agent.answer_of",
+        "aos_auth.enter_as_admin",
+        "aos_auth.name_of",
+        "aos_agent.conversation_of",
+        "aos_agent.check_config",
+    }
     assert {name for (name,) in functions if f"{name}(" not in here} == helpers
 
 

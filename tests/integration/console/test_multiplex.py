@@ -265,15 +265,15 @@ async def test_a_token_that_is_revoked_ends_the_socket(
 async def test_who_asks_for_nothing_is_sent_away(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sooner if nothing is known of them."""
+    """Sooner, and without a word, if nothing is known of them."""
     monkeypatch.setattr(multiplex, "_UNKNOWN", 0.1)
     monkeypatch.setattr(multiplex, "_IDLE", 0.5)
     async with opened(served) as socket:
-        assert await closing(socket) == (1001, "nothing was asked for")
+        assert await closing(socket) == (1006, "")
     async with opened(served, "ann") as socket:
         await ask(socket, 1, "/v1/shapes/threads?offset=-1")
         assert (await answer(socket))["status"] == 200
-        assert (await closing(socket))[0] == 1001
+        assert await closing(socket) == (1001, "nothing was asked for")
 
 
 async def test_an_answer_that_is_too_large_is_fetched_over_http(

@@ -16,6 +16,7 @@ from walagent.config import AskSettings
 from walagent.config.dsn import Logins, Places
 from walagent.console.questions import PageQuestions
 from walagent.http.exchange import RefusedError
+from walagent.http.shares import NOBODY
 from walagent.message import Json
 from walagent.store.sessions.tool_connections import ensure_login
 
@@ -59,7 +60,7 @@ async def ask(
     async with session(dsn, **user) as acting, acting.transaction():
         await acting.execute("select agent.act_as(%s)", (token,))
         is_own = await questions.check(acting)
-    return await questions.answer(question, "console-1", None if is_own else token)
+    return await questions.answer(question, "console-1", None if is_own else token, NOBODY)
 
 
 async def refusal(*given: str) -> RefusedError:

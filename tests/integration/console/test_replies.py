@@ -13,8 +13,8 @@ from tests.helpers.database import run_all, value
 from tests.helpers.live import Engine, Writing, desk, no_shapes
 from tests.helpers.people import token_of
 from walagent.console.api import ConsoleApi
-from walagent.console.guard import hosts_of
 from walagent.console.offer import Offer
+from walagent.http.hosts import hosts_of
 from walagent.http.server import listen, serve_on
 from walagent.models.script import Fault, call, in_turn
 from walagent.models.scripted.scripted_model import ScriptedModel

@@ -57,6 +57,8 @@ def test_nothing_is_found_where_all_is_well() -> None:
         (replace(GOOD, version=140012), "PostgreSQL 14.12 is not supported"),
         (replace(GOOD, slots=10), "max_replication_slots = 20"),
         (replace(GOOD, senders=10), "max_wal_senders = 20"),
+        (replace(GOOD, synchronous_names="2 (s1, *)"), "synchronous_standby_names = 'standby1'"),
+        (replace(GOOD, synchronous_names="walagent sync"), "a synchronous standby"),
         (
             replace(GOOD, plugin_libraries="test_decoding"),
             'output plugin "pgoutput"',

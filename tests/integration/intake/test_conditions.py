@@ -15,13 +15,14 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import UNCHANGED, Change, Column, Op, Relation, Row
 from walagent.domain.run import RunState
 from walagent.explain.facts import explain, sentences
-from walagent.intake.conditions import Deferred, Evaluator, Gone, Raised, open_evaluator
+from walagent.intake.conditions import Evaluator, open_evaluator
 from walagent.intake.new_runs import state_of
-from walagent.matching.match import Match
+from walagent.intake.verdicts import Deferred, Gone, Raised
+from walagent.matching.match import Candidates, Match
 from walagent.message import Json
 from walagent.postgres.lsn import Lsn
 from walagent.postgres.text_values import PARSERS, kind_of
-from walagent.store.role_reader import RoleReader
+from walagent.store.role_reader import RoleReader, RoleStatement
 
 TYPES = """
 create type mood as enum ('good', 'bad');
@@ -408,6 +409,53 @@ async def test_a_few_bad_rows_among_many_are_found(
     assert [v.match if isinstance(v, Raised) else v for v in verdicts] == matches
 
 
+class Counting(RoleReader):
+    """Counts what it executes."""
+
+    reads = 0
+
+    async def read(self, statement: RoleStatement) -> str | None:
+        """Execute it."""
+        self.reads += 1
+        return await super().read(statement)
+
+
+async def test_the_conditions_of_a_table_are_one_statement(conn: AsyncConnection) -> None:
+    """Of all agents and tenants with one role; what cannot be together is looked for by halves."""
+    await run_all(conn, DESK)
+    reader = Counting(conn)
+    evaluator = Evaluator(conn, reader)
+    plain = {"whole_row": False, "condition_columns": ("id",)}
+    many = [
+        await of_table(
+            conn, **plain | {"id": n, "tenant": f"t{n % 3}", "condition": f"new.id % 7 = {n % 8}"}
+        )
+        for n in range(300)
+    ]
+    relation = insert({}, many[0]).change.relation
+    changes = [change(Op.INSERT, {"id": n, "amount": 0}, relation=relation) for n in range(20)]
+    candidates = [Candidates(on, changes, None) for on in many]
+
+    async def agree() -> int:
+        """Evaluate all, compare with one by one, and return how often was asked for all."""
+        reader.reads = 0
+        together = await evaluator.evaluate_all(candidates)
+        reads = reader.reads
+        alone = [(await evaluator.evaluate_all([one]))[0] for one in candidates]
+        assert together == alone
+        return reads
+
+    assert await agree() == 1
+    candidates[10:10] = [Candidates(many[3], changes[:5], None)]
+    candidates.append(Candidates(many[250], changes[15:], None))
+    raising = await of_table(conn, **plain | {"id": 900, "condition": "1 / (new.id - 3) > 0"})
+    candidates[100:100] = [Candidates(raising, changes[2:5], None)]
+    whole = await of_table(conn, id=901, condition="new.amount = 0")
+    candidates.append(Candidates(whole, changes, None))
+    assert await agree() < 40
+    await reader.aclose()
+
+
 async def test_statements_of_many_conditions_are_bounded(
     conn: AsyncConnection, evaluator: Evaluator
 ) -> None:
@@ -550,7 +598,7 @@ async def test_both_ways_of_asking_find_the_same(conn: AsyncConnection, kind: st
             condition=f"({same})", condition_columns=("v",),
         )  # fmt: skip
         evaluator = Evaluator(conn, reader)
-        quick = await evaluator.ask_by_columns(on, changes)
+        (quick,) = await evaluator.ask_by_columns([on], changes) or [None]
         careful = await evaluator.look_closer([Match(on, one, None) for one in changes])
         assert quick == [shown == text for shown in (*printed, None)]
         # A document has no form for a minus zero, nor for a JSON null beside NULL.
@@ -570,7 +618,7 @@ async def test_a_cast_from_text_that_somebody_made_is_not_used(
     )
     on = await of_table(conn, condition="new.id = 1", whole_row=False, condition_columns=("id",))
     matches = [insert({"id": n}, on) for n in (1, 2)]
-    assert await evaluator.ask_by_columns(on, [match.change for match in matches]) is None
+    assert await evaluator.ask_by_columns([on], [match.change for match in matches]) is None
     assert await evaluator.evaluate(matches) == matches[:1]
 
 

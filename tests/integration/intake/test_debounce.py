@@ -19,6 +19,7 @@ from tests.helpers.stream import (
 from walagent.domain.attachment import Attachment
 from walagent.domain.change import Change
 from walagent.message import Text
+from walagent.models.script import call
 from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.store import claiming
 
@@ -203,3 +204,25 @@ async def test_a_run_collects_no_more_than_a_model_or_a_claim_can_hold(
     assert [*chain(*seen["a"])] == list(range(1, 1301))
     assert all(len(numbers) < 20 for numbers in seen["b"])
     assert [*chain(*seen["b"])] == list(range(2001, 2041))
+
+
+async def test_what_is_bound_is_the_last_change(conn: AsyncConnection, dsn: str) -> None:
+    """The agent acts on what is there after the burst, also where other rows began it."""
+    await run_all(
+        conn,
+        DESK + "create function note(id bigint, status text) returns void language sql as"
+        " 'insert into refund values ($1, length($2))'",
+    )
+    model = ScriptedModel([call("note"), call("update_row", category="bug"), "Done."])
+    async with daemon(conn, dsn, {"fake": model}) as d:
+        await attach(
+            conn,
+            "on=[insert, update], tools=[note], bind=[id=id, status=status], writes=[category],"
+            " debounce=300 ms, ordering_key=[]",
+        )
+        await run_all(conn, "insert into support_tickets values (1, 'x', 'a'), (2, 'y', 'a')")
+        await run_all(conn, "update support_tickets set status = 'abc' where id = 1")
+        await run_all(conn, "update support_tickets set status = 'abcdef' where id = 2")
+        await d.ended()
+    assert await rows(conn, "select ticket_id, amount::int from refund") == [(2, 6)]
+    assert await column(conn, "select category from support_tickets order by id") == [None, "bug"]

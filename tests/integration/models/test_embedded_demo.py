@@ -158,10 +158,13 @@ class Evaluated:
     category_set: bool
 
 
-async def evaluate(attachment: Attachment, use: str, threshold: float) -> list[Evaluated]:
+async def evaluate(
+    attachment: Attachment, use: str, threshold: float, margin: float = 0.8
+) -> list[Evaluated]:
     """Let the model answer all tickets of one use."""
     model = EmbeddedModel()
-    asked = changed(attachment, parameters={**attachment.agent.parameters, "threshold": threshold})
+    given = {**attachment.agent.parameters, "threshold": threshold, "margin": margin}
+    asked = changed(attachment, parameters=given)
     chosen = [ticket for ticket in tickets() if expected()[ticket.id].use == use]
     return [
         judge_one(await model.complete(request(asked, ticket)), expected()[ticket.id])
@@ -192,7 +195,7 @@ async def test_the_nearest_label_is_right_for_most_tickets(
 
     Always guessing the commonest would get 11 of 33 tools and 7 of 33 categories.
     """
-    evaluated = await evaluate(attachment, use, threshold=0.0)
+    evaluated = await evaluate(attachment, use, threshold=0.0, margin=0.5)
     assert len(evaluated) == count
     assert sum(one.tool for one in evaluated) >= tools
     assert sum(one.category for one in evaluated) >= categories
@@ -201,13 +204,13 @@ async def test_the_nearest_label_is_right_for_most_tickets(
 async def test_what_it_is_sure_of_is_right_and_the_rest_goes_to_a_person(
     attachment: Attachment,
 ) -> None:
-    """At a threshold of a half few choices are wrong; those below it are not acted on."""
+    """With the usual threshold and margin, no tool is wrong; what is not sure is not acted on."""
     evaluated = await evaluate(attachment, "apart", threshold=0.5) + await evaluate(
         attachment, "open", threshold=0.5
     )
     sure = [one for one in evaluated if one.sure]
-    assert len(sure) >= 30
-    assert sum(one.tool for one in sure) >= 0.9 * len(sure)
+    assert len(sure) >= 25
+    assert all(one.tool for one in sure)
     set_to = [one for one in evaluated if one.category_set]
     assert len(set_to) >= 30
     assert sum(one.category for one in set_to) >= 0.9 * len(set_to)

@@ -375,3 +375,21 @@ async def test_a_trigger_does_not_act_as_the_worker_at_the_commit(
         assert made["status"] == "done", made
         assert not [text for text in await column(conn, "select text from note") if "saw" in text]
     await run_all(conn, f"drop owned by {owner} cascade; drop role {owner}")
+
+
+async def test_arguments_mean_what_the_schema_says(conn: AsyncConnection, dsn: str) -> None:
+    """Whole numbers are integers at every depth, and null is what is left out."""
+    async with desk(conn, dsn) as d:
+        await run_all(
+            conn,
+            "create type place as (no int, name text);"
+            " create function count_it(n bigint, list int[], at place,"
+            " why text default 'none given')"
+            " returns text language sql as $$ select concat_ws(' ', n, list, at, why) $$;"
+            " grant execute on function count_it to public;"
+            " update agent.agent set tools = tools || '{count_it}' where name = 'helper'",
+        )
+        turn = await d.start()
+        given = b'{"n": 7.0, "list": [1.0, 1e2], "at": {"no": 3.0, "name": "a"}, "why": null}'
+        result = await d.call("process_tool_call", turn, "count_it", given)
+        assert result["result"] == "7 {1,100} (3,a) none given", result

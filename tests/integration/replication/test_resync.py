@@ -426,3 +426,45 @@ async def test_a_login_that_is_not_the_owner_fixes_no_publication(
             assert len(await listings.list_gaps(conn)) == 0
     await make_good(conn, dsn, GapPlan())
     assert await column(conn, "select agent_internal.publication_trouble()") == []
+
+
+THREADS = """
+insert into agent.agent (name, model, system_prompt) values ('bot', 'fake', 'You are a bot.');
+select agent.attach_to_threads('bot');
+"""
+OPEN = "select agent.open_thread(%s, '{bot}')"
+POST = "select agent.post(%s, %s)"
+TEXTS = """
+select t.title, e.author = 'bot', e.data ->> 'text'
+  from agent.event e join agent.thread t on t.id = e.thread_id
+ where e.type = 'text' order by t.title, e.number
+"""
+
+
+async def test_an_agent_in_threads_answers_what_was_posted_in_the_gap(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Once in each thread, whatever is chosen for tables; and where nothing is open, not at all."""
+    await run_all(conn, DESK + THREADS)
+    async with daemon(conn, dsn, ["First."]) as d:
+        open_, done = [await value(conn, OPEN, title) for title in ("open", "done")]
+        for thread in (open_, done):
+            await value(conn, POST, thread, "before")
+        await d.ended(2)
+    await lose(conn)
+    for text in ("one", "two"):
+        await value(conn, POST, open_, text)
+    for choice in (GapChoice("all"), since("created_at")):
+        with pytest.raises(ConfigError, match="takes a turn where it has not answered"):
+            await make_good(conn, dsn, GapPlan({"bot": choice}))
+    await make_good(conn, dsn, GapPlan())
+    made = "select kind, principal, state::text from agent.run where reason = 'backfill'"
+    assert await rows(conn, made) == [("turn", "bot", "pending")]
+    async with daemon(conn, dsn, ["Second."]) as d:
+        await d.ended(3)
+        await d.caught_up()
+    assert await rows(conn, TEXTS) == [
+        ("done", False, "before"), ("done", True, "First."),
+        ("open", False, "before"), ("open", True, "First."),
+        ("open", False, "one"), ("open", False, "two"), ("open", True, "Second."),
+    ]  # fmt: skip

@@ -1,6 +1,7 @@
 """The worker: models that misbehave, crashes, cancellations, limits, people, and stopping."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -18,6 +19,7 @@ from walagent.message import ModelSpec, Reply, Request, Stop, Text, ToolCall, Us
 from walagent.models.script import Answer, Fault, call, in_turn
 from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.runs.worker import Worker, WorkerSettings
+from walagent.store import claiming
 from walagent.store.status import count_runs, oldest_queued
 from walagent.tools.python import Function, PythonTool, ToolContext, tool
 
@@ -278,7 +280,7 @@ async def test_wrong_calls_go_back_to_the_model_and_then_fail_the_run(
     assert why.startswith("the model did not correct itself: the arguments of refund_user")
     told = await column(conn, "select content ->> 'content' from agent.step where kind = 'result'")
     assert told[0].startswith('there is no tool "refnd"; the tools are: refund_user, update_row')
-    assert "amount: 'much' is not of type 'number'" in told[1]
+    assert 'amount: "much" is not of type number' in told[1]
     assert len(told) == 3
     assert await value(conn, "select count(*) from refund") == 0
 
@@ -615,6 +617,30 @@ async def test_two_workers_share_the_work(conn: AsyncConnection, dsn: str) -> No
 
 async def _another(d: Daemon) -> None:
     await Worker(WorkerSettings("another", slots=3, poll=0.2), d.shop).run()
+
+
+async def test_notifications_about_nothing_cost_few_claims(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any login can notify, as often as it likes; a run that comes after is executed."""
+    await run_all(conn, DESK)
+    claims = list[float]()
+    claim = claiming.claim_runs
+
+    async def counted(*arguments: Any) -> Any:  # noqa: ANN401 - those of the function
+        claims.append(time.monotonic())
+        return await claim(*arguments)
+
+    async with daemon(conn, dsn, ["Done."]) as d:
+        await attach(conn, "")
+        await d.caught_up()
+        monkeypatch.setattr(claiming, "claim_runs", counted)
+        for _ in range(2000):
+            await run_all(conn, "notify walagent_runs")
+        seconds = (time.monotonic() - claims[0]) if claims else 0.0
+        assert len(claims) <= 15 + 10 * seconds
+        await run_all(conn, "insert into support_tickets (issue) values ('x')")
+        assert len(await d.ended()) == 1
 
 
 async def test_a_row_whose_version_is_gone_fails_its_run_alone(

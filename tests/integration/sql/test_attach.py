@@ -1,5 +1,7 @@
 """What attaching checks, what it freezes, and what it leaves behind."""
 
+from collections.abc import Mapping
+
 import pytest
 from psycopg import AsyncConnection, Error
 
@@ -185,6 +187,7 @@ REFUSED_CONDITIONS = [
     ("new.id in (select id from other)", "WA012", "subquery"),
     ("new.id = any (array(select 1))", "WA012", "subquery"),
     ("random() > 0.5", "WA012", "random()"),
+    ("current_setting('walagent.identity', true) = 'a'", "WA012", "current_setting(text,boolean)"),
     ("clock_timestamp() > '2020-01-01'", "WA012", "clock_timestamp()"),
     ("nextval('refund_seq') > 0", "42P01", "refund_seq"),
     ("set_config('role', 'postgres', true) = ''", "WA012", "set_config"),
@@ -307,7 +310,10 @@ async def test_a_function_needs_no_registration_to_be_a_tool(conn: AsyncConnecti
         "description": "Pay money back.",
         "input_schema": {
             "type": "object",
-            "properties": {"ticket_id": {"type": "integer"}, "amount": {"type": "number"}},
+            "properties": {
+                "ticket_id": {"type": "integer"},
+                "amount": {"type": ["number", "null"]},
+            },
             "required": ["ticket_id"],
             "additionalProperties": False,
         },
@@ -318,12 +324,81 @@ async def test_a_function_needs_no_registration_to_be_a_tool(conn: AsyncConnecti
     }
 
 
+async def test_a_tool_whose_arguments_have_no_names_is_refused(conn: AsyncConnection) -> None:
+    """No provider takes it, and the first row would find out."""
+    await run_all(
+        conn,
+        DESK
+        + "insert into agent.tool (name, kind, target, input_schema)"
+        + " values ('listed', 'python', 'desk:listed', '{\"type\": \"array\"}')",
+    )
+    with pytest.raises(Error, match="input_schema must be") as caught:
+        await attach(conn, "tools=[listed]")
+    assert caught.value.sqlstate == "WA011"
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_more_tools_than_a_provider_takes_are_refused(
+    conn: AsyncConnection, provider: str
+) -> None:
+    """Servers of Chat Completions take 128; those of the Messages API have no such limit."""
+    await run_all(conn, DESK)
+    await conn.execute(
+        "insert into agent.tool (name, kind, target) select 't' || n, 'python', 'desk:t'"
+        " from generate_series(1, 129) n"
+    )
+    await conn.execute(
+        "update agent.model set provider = %s, base_url = null where name = 'fake'", [provider]
+    )
+    tools = ", ".join(f"t{n}" for n in range(1, 130))
+    if provider == "anthropic":
+        await attach(conn, f"tools=[{tools}]")
+        return
+    with pytest.raises(Error, match="129 tools"):
+        await attach(conn, f"tools=[{tools}]")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:11434",
+        "127.0.0.1:8000/v1",
+        "ftp://u:secret@h/v1",
+        "http://",
+        "https:///v1",
+        "http://a b",
+    ],
+)
+async def test_a_base_url_that_is_none_is_refused(conn: AsyncConnection, url: str) -> None:
+    """Where it is written, not at the first row; it may hold a password and is not shown."""
+    with pytest.raises(Error, match="must begin with http") as caught:
+        await conn.execute(
+            "insert into agent.model (name, provider, model_id, base_url)"
+            " values ('m', 'openai', 'x', %s)",
+            [url],
+        )
+    assert caught.value.sqlstate == "WA014"
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:11434/v1", "https://u:p@h", "http://[::1]:80/v1/"]
+)
+async def test_a_base_url_is_taken(conn: AsyncConnection, url: str) -> None:
+    """With a path or without, on any host."""
+    await conn.execute(
+        "insert into agent.model (name, provider, model_id, base_url)"
+        " values ('m', 'openai', 'x', %s)",
+        [url],
+    )
+
+
 async def test_a_bound_argument_is_not_the_models_to_choose(conn: AsyncConnection) -> None:
     """It leaves the schema; the column it comes from stays with the tool."""
     await run_all(conn, DESK)
     found = await tool_of(conn, "refund_user", "bind=[ticket_id=id]")
     assert found["bind"] == {"ticket_id": "id"}
-    assert found["input_schema"]["properties"] == {"amount": {"type": "number"}}
+    assert found["input_schema"]["properties"] == {"amount": {"type": ["number", "null"]}}
     assert found["input_schema"]["required"] == []
 
 
@@ -451,8 +526,8 @@ async def test_writes_bring_the_tool_that_writes(conn: AsyncConnection) -> None:
     assert tool.input_schema["properties"] == {
         "status": {"type": "string"},
         "category": {
-            "type": "string",
-            "enum": ["bug", "billing"],
+            "type": ["string", "null"],
+            "enum": ["bug", "billing", None],
             "description": "What it is about.",
         },
     }
@@ -520,14 +595,17 @@ SCHEMAS: dict[str, Json] = {
     "numbers": {"type": "array", "items": {"type": "integer"}},
     "place": {
         "type": "object",
-        "properties": {"street": {"type": "string"}, "no": {"type": "integer"}},
+        "properties": {"street": {"type": ["string", "null"]}, "no": {"type": ["integer", "null"]}},
         "additionalProperties": False,
     },
     "places": {
         "type": "array",
         "items": {
             "type": "object",
-            "properties": {"street": {"type": "string"}, "no": {"type": "integer"}},
+            "properties": {
+                "street": {"type": ["string", "null"]},
+                "no": {"type": ["integer", "null"]},
+            },
             "additionalProperties": False,
         },
     },
@@ -551,6 +629,14 @@ SCHEMAS: dict[str, Json] = {
 }
 
 
+def or_null(schema: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The schema of a column that can be NULL."""
+    if "type" not in schema:
+        return schema
+    listed = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [schema["type"], "null"], **listed}
+
+
 async def test_a_columns_schema_says_what_the_catalog_says(
     conn: AsyncConnection, subtests: pytest.Subtests
 ) -> None:
@@ -566,7 +652,7 @@ async def test_a_columns_schema_says_what_the_catalog_says(
     assert found.keys() == SCHEMAS.keys()
     for name, schema in SCHEMAS.items():
         with subtests.test(name):
-            assert found[name] == schema
+            assert found[name] == (schema if name == "id" else or_null(schema))
 
 
 # Names, versions, ends.

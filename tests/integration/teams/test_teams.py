@@ -38,15 +38,13 @@ class Team:
 
 @asynccontextmanager
 async def team(conn: AsyncConnection, dsn: str) -> AsyncIterator[Team]:
-    """The team `crew`: a leader, two members; and a stranger."""
+    """The team `crew`: a leader, who names itself and two members; and a stranger."""
     async with AsyncExitStack() as stack:
         names = [await stack.enter_async_context(role(conn)) for _ in range(4)]
         for name in names:
             await run_all(conn, f"select agent.grant_member('{name}')")
         people = [await stack.enter_async_context(session(dsn, user=name)) for name in names]
-        thread = await value(
-            people[0], "select agent.create_team('crew', %s::name[])", [names[1], names[2]]
-        )
+        thread = await value(people[0], "select agent.create_team('crew', %s::name[])", names[:3])
         leader, one, two, stranger = people
         yield Team(leader, one, two, stranger, (names[0], names[1], names[2], names[3]), thread)
         await run_all(conn, "delete from agent.thread")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from walagent.ask.model_choice import GEMINI, choose_model
+from walagent.ask.model_choice import check_applied, choose_model
 from walagent.errors import ConfigError, PreconditionError
 from walagent.message import ModelSpec
 from walagent.models.credentials import FOR_MODELS, Secrets
@@ -61,4 +61,43 @@ def test_a_mistyped_model_is_answered_with_the_nearest() -> None:
     assert "gpt-4o" in caught.value.hint
     assert "claude" not in caught.value.hint
     assert "walagent agents models" in caught.value.hint
-    assert chosen("gemini") == GEMINI.name
+
+
+def test_a_model_that_the_operator_redirected_is_not_bypassed() -> None:
+    """PG Agent's name for Gemini is that of its row, however it is called; there is no other."""
+    assert chosen("gemini") == "gemini-2.5-flash"
+    row = ModelSpec("flash", "openai", "gemini-2.5-flash", base_url="http://gateway/v1")
+    assert choose_model({"flash": row}, "gemini") is row
+    with pytest.raises(ConfigError, match="does not exist"):
+        choose_model({"gpt-5": REGISTRY["gpt-5"]}, "gemini")
+
+
+@pytest.mark.parametrize(
+    ("keys", "name", "refused"),
+    [
+        ({"base_url": "http://gateway/v1"}, None, True),
+        ({"base_url": "http://gateway/v1"}, "mine", True),
+        ({"base_url": "http://gateway/v1"}, "gpt-5", False),
+        ({"base_url": "http://10.0.0.1/v1", "credential": "MY_API_KEY"}, None, False),
+        ({"credential": "OTHER_API_KEY"}, None, True),
+        ({}, None, False),
+    ],
+)
+def test_models_of_the_file_must_be_applied(
+    keys: dict[str, object],
+    name: str | None,
+    refused: bool,  # noqa: FBT001
+) -> None:
+    """A key would go where the file does not send it."""
+    if not refused:
+        check_applied({"mine": keys}, REGISTRY, name)
+        return
+    with pytest.raises(PreconditionError, match='"mine" of agents') as caught:
+        check_applied({"mine": keys}, REGISTRY, name)
+    assert "walagent apply" in caught.value.hint
+
+
+def test_a_model_that_is_only_in_the_file_must_be_applied() -> None:
+    """Even where its name is not given: it can be meant."""
+    with pytest.raises(PreconditionError, match="no such row"):
+        check_applied({"gateway": {"provider": "openai"}}, REGISTRY, None)

@@ -94,7 +94,7 @@ def test_keys_numbers_enums_and_other_servers_are_left_out() -> None:
 
 def test_long_values_and_numbers_of_people_are_not_shown() -> None:
     """One long value makes a column prose."""
-    assert presentable(["open", "paid", " "]) == ["open", "paid"]
+    assert presentable(["open", "", "paid", " "]) == ["open", "", "paid"]
     assert presentable(["open", "x" * 41]) == ()
     found = presentable(["ada@example.com", "+49 170 1234567", "123456", "https://x", "EU"])
     assert found == ["EU"]

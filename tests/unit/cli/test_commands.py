@@ -264,8 +264,8 @@ def test_what_is_no_error_of_ours_stays_what_it_is() -> None:
 
 def test_nothing_from_a_row_can_command_a_terminal() -> None:
     """Escape sequences in a ticket would otherwise move the cursor or set the title."""
-    assert clean("a\x1b]0;title\x07b\x9b2Jc") == "a�]0;title�b�2Jc"
-    assert cell("two\nlines\tand \x1b[31mred") == "two lines and �[31mred"
+    assert clean("a\x1b]0;title\x07b\x9b2Jc") == "a\\u{1b}]0;title\\u{7}b\\u{9b}2Jc"
+    assert cell("two\nlines\tand \x1b[31mred") == "two lines and \\u{1b}[31mred"
 
 
 def test_the_schema_is_printed() -> None:

@@ -72,7 +72,14 @@ def test_a_time_is_its_age(seconds: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "text"),
-    [(0, "0.00"), (0.0038, "0.0038"), (0.1, "0.10"), (1.234567, "1.23"), (0.000012, "0.000012")],
+    [
+        (0, "0.00"),
+        (0.0038, "0.0038"),
+        (0.1, "0.10"),
+        (1.234567, "1.23"),
+        (0.000012, "0.000012"),
+        (0.00000031, "0.00000031"),
+    ],
 )
 def test_dollars_have_as_many_decimals_as_they_need(amount: float, text: str) -> None:
     """Cents of an amount above a dollar; a run costs less than a cent."""

@@ -18,7 +18,8 @@ from walagent.domain.agent_spec import Finish, RunLimits
 from walagent.domain.attachment import Attachment
 from walagent.domain.run import Step, StepKind
 from walagent.domain.tool_spec import Effect, Tool
-from walagent.message import Stop, ToolCall
+from walagent.domain.transcript import reply_to_json
+from walagent.message import Reply, Stop, Text, ToolCall
 from walagent.moves import Act, Ask, Call, End, Move, Note, Wait, succeed
 
 MAX_CORRECTIONS = RunLimits().max_corrections
@@ -95,6 +96,28 @@ def test_an_error_of_an_attempt_is_not_part_of_the_conversation() -> None:
     assert move(steps) == act(CALL, REFUND)
 
 
+WRITTEN = '<tool_call>\n{"name": "refund", "arguments": {"amount": 5}}\n</tool_call>'
+
+
+def test_a_call_that_is_written_as_text_is_no_success() -> None:
+    """Nothing was done.  The model is told, and the run fails with the reason in the end."""
+    steps = Steps()
+    for _ in range(MAX_CORRECTIONS):
+        found = move(steps.reply(WRITTEN))
+        assert isinstance(found, Note)
+        assert "Nothing was carried out" in found.content["text"]
+        steps.note(text=found.content["text"], correction=True)
+    assert '"refund" as text' in failure(steps.reply(WRITTEN))
+    assert "tool_mode" in failure(steps)
+
+
+def test_a_filter_of_the_provider_is_named() -> None:
+    """Half a text does not say why it ends."""
+    said = Reply((Text("half"),), Stop.REFUSAL, why="content_filter")
+    steps = Steps().add(StepKind.REPLY, reply_to_json(said))
+    assert failure(steps) == "the model refused (the provider stopped it: content_filter): half"
+
+
 # Several calls in one reply.
 
 
@@ -150,9 +173,10 @@ def test_a_long_unknown_name_is_cut() -> None:
 
 def test_arguments_that_are_no_object_are_refused() -> None:
     """Nothing is repaired."""
-    call = ToolCall("c1", "refund", None, '{"amount": 5')
+    call = ToolCall("c1", "refund", None, '{"amount": 5', "they have a number that is too large")
     found = move(Steps().reply(call))
-    assert found == refuse(call, "the arguments of refund are not a JSON object")
+    reason = "the arguments of refund cannot be used: they have a number that is too large"
+    assert found == refuse(call, reason)
 
 
 def test_arguments_that_the_schema_refuses_go_back_to_the_model() -> None:
@@ -161,7 +185,7 @@ def test_arguments_that_the_schema_refuses_go_back_to_the_model() -> None:
     found = move(Steps().reply(call))
     assert isinstance(found, Note)
     assert found.content["correction"]
-    assert "amount: 'a lot' is not of type 'number'" in found.content["content"]
+    assert 'amount: "a lot" is not of type number' in found.content["content"]
 
 
 def test_two_wrong_replies_go_back_and_the_third_fails_the_run() -> None:

@@ -2,12 +2,14 @@
 
 import json
 import re
+import sys
+import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from walagent.deciders.agent_prompt import opening
-from walagent.domain.untrusted import framed, marker, one_line, unframed
+from walagent.domain.untrusted import framed, marker, one_line, unframed, visible, without_control
 
 SECRET = b"s" * 32
 MARK = marker(SECRET, 7)
@@ -75,3 +77,28 @@ def test_the_marker_is_of_one_run_and_of_one_installation() -> None:
     assert marker(SECRET, 7) == MARK
     assert len({MARK, marker(SECRET, 8), marker(b"t" * 32, 7)}) == 3
     assert re.fullmatch("[0-9a-f]{16}", MARK)
+
+
+# Categories of characters that nobody sees, or that turn what is seen.
+UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+# Default_Ignorable_Code_Point of other categories: letters and marks without a glyph.
+IGNORABLE = [
+    *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, 0xE01EF),
+    *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE0110),
+]  # fmt: skip
+
+
+def test_whatever_is_not_seen_is_shown_as_what_it_is() -> None:
+    """Every such character that Unicode has, as this Python knows it; and no other."""
+    for code in range(sys.maxunicode + 1):
+        text = chr(code)
+        hidden = (unicodedata.category(text) in UNSEEN and text not in "\t\n") or code in IGNORABLE
+        if hidden:
+            assert visible(text) == f"\\u{{{code:x}}}", hex(code)
+            assert without_control(text) == "", hex(code)
+        elif visible(text) != text:
+            assert unicodedata.category(text) in {"Cn", "Mn", "Lo"}, hex(
+                code
+            )  # newer, or ignorable
+    assert visible("goodwill\u202e 1,000") == "goodwill\\u{202e} 1,000"
+    assert visible("Grüße, 漢字, שלום\tand\nlines") == "Grüße, 漢字, שלום\tand\nlines"

@@ -4,15 +4,19 @@ import asyncio
 import json
 import signal
 import socket
+from base64 import b64encode
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
+from starlette.types import Receive, Scope, Send
+from websockets.asyncio.client import connect
 
 from walagent.errors import ConfigError
 from walagent.http.health import unready_reasons
+from walagent.http.limits import known_of
 from walagent.http.routes import build_app
 from walagent.http.server import listen, listen_near, serve_http, serve_on
 
@@ -30,13 +34,16 @@ class State:
 
 
 @asynccontextmanager
-async def _served(state: State, most: int | None = None) -> AsyncIterator[int]:
-    """Serve health and one gauge; give the port."""
+async def _served(
+    state: State, most: int | None = None, hosts: frozenset[str] | None = None
+) -> AsyncIterator[int]:
+    """Serve health, one gauge, and sockets at any other path; give the port."""
     registry = CollectorRegistry()
     Gauge("walagent_sample", "A sample", registry=registry).set(42)
     sockets = await listen("127.0.0.1", 0)
     port: int = sockets[0].getsockname()[1]
-    task = asyncio.create_task(serve_on(build_app(state, registry), sockets, most=most))
+    app = build_app(state, registry, mounted={"/": _talk}, hosts=hosts)
+    task = asyncio.create_task(serve_on(app, sockets, most=most))
     try:
         yield port
     finally:
@@ -45,11 +52,26 @@ async def _served(state: State, most: int | None = None) -> AsyncIterator[int]:
             await task
 
 
-async def _get(port: int, path: str, headers: str = "") -> tuple[int, str, str]:
+async def _talk(scope: Scope, receive: Receive, send: Send) -> None:
+    """Know who says hello."""
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            known_of(scope)()
+            await send({"type": "websocket.send", "text": "hello"})
+    else:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _get(
+    port: int, path: str, headers: str = "", host: str = "localhost"
+) -> tuple[int, str, str]:
     """Ask, and give status, head and body."""
     async with asyncio.timeout(10):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n"
+        request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n"
         writer.write(request.encode())
         head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
         writer.close()
@@ -205,6 +227,76 @@ async def test_half_open_requests_do_not_keep_others_out() -> None:
         assert all(ended)
         for _, writer in half:
             writer.close()
+
+
+async def test_silent_sockets_do_not_keep_others_out() -> None:
+    """Nobody has shown on them who it is: the oldest goes, and a socket that is known stays."""
+    async with _served(State(), most=40) as port:
+        uri = f"ws://127.0.0.1:{port}/v1/multiplex"
+        async with connect(uri) as known:
+            await known.send("hello")
+            assert await known.recv() == "hello"
+            silent = [await _opened_socket(port) for _ in range(100)]
+            for _ in range(20):
+                assert (await _get(port, "/healthz"))[0] == 200
+            ended = [await _ended(reader) for reader, _ in silent[:60]]
+            assert all(ended)
+            await known.send("hello")
+            assert await known.recv() == "hello"
+        for _, writer in silent:
+            writer.close()
+
+
+async def _opened_socket(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A socket after its handshake, on which nothing is said."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        b"GET /v1/multiplex HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+        b"Connection: Upgrade\r\nSec-WebSocket-Key: " + b64encode(bytes(16)) + b"\r\n"
+        b"Sec-WebSocket-Version: 13\r\n\r\n"
+    )
+    with suppress(ConnectionError, asyncio.IncompleteReadError):
+        async with asyncio.timeout(10):
+            await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
+
+
+async def test_probes_are_answered_when_all_connections_are_busy() -> None:
+    """From a reserve, in which nobody else is served."""
+    async with _served(State(), most=10) as port, AsyncExitStack() as stack:
+        for _ in range(10):
+            socket = await stack.enter_async_context(connect(f"ws://127.0.0.1:{port}/v1/multiplex"))
+            await socket.send("hello")
+            await socket.recv()
+        for path in ("/healthz", "/readyz", "/metrics"):
+            assert (await _get(port, path))[0] == 200
+        assert (await _get(port, "/v1/session"))[0] == 503
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/metrics", "/status"])
+async def test_a_page_of_another_site_learns_nothing(path: str) -> None:
+    """A name that its owner points here; addresses and names of a network are monitoring's."""
+    async with _served(State(), hosts=frozenset({"walagent.internal", "localhost"})) as port:
+        for host in ("evil.example", "evil.example.:80", "10.0.0.1.evil.example", "x@evil.example"):
+            assert (await _get(port, path, host=host))[0] == 403, host
+        for host in ("localhost", "walagent.internal:9187", "10.0.0.7:80", "[::1]:80", "walagent"):
+            assert (await _get(port, path, host=host))[0] == 200, host
+        assert (await _get(port, "/healthz", host="evil.example"))[0] == 200
+
+
+async def test_a_request_of_two_lengths_is_refused_and_its_connection_closed() -> None:
+    """A proxy before this server can have seen another end of it."""
+    async with _served(State()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n"
+        )
+        async with asyncio.timeout(10):
+            answered = await reader.read()
+        assert answered.startswith(b"HTTP/1.1 400")
+        assert answered.count(b"HTTP/1.1") == 1
+        writer.close()
 
 
 async def _ended(reader: asyncio.StreamReader) -> bool:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.helpers.build import WHEN, attachment, change
 from walagent.domain.change import Begin, Op, Value
 from walagent.domain.run import NewRun, RunState
-from walagent.intake.conditions import Deferred, Gone, Raised, Verdict
 from walagent.intake.deferred_codec import read_change
 from walagent.intake.new_runs import new_run, state_of, unabsorbed
+from walagent.intake.verdicts import Deferred, Gone, Raised, Verdict
 from walagent.matching.document import SizeLimits, cut_off, is_found, unnamed
 from walagent.matching.match import Match, TooDeep
 from walagent.matching.origin import Origin

@@ -10,6 +10,7 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import UNCHANGED, Column, Op, Row
 from walagent.matching.predicate import (
     MAX_EVALUATED,
+    columns,
     needed,
     oversized,
     rows,
@@ -119,9 +120,9 @@ def test_values_are_given_as_text_one_tuple_for_each_change() -> None:
     inserts = [
         change(Op.INSERT, {"id": n, "status": status}) for n, status in ((1, "a"), (2, None))
     ]
-    assert texts(on, inserts) == (("new",), [("a", "1"), (None, "2")])
+    assert texts(columns([on]), inserts) == (("new",), [("a", "1"), (None, "2")])
     mixed = [*inserts, change(Op.DELETE, None, {"id": 3})]
-    assert texts(on, mixed) == (
+    assert texts(columns([on]), mixed) == (
         ("new", "old"),
         [("a", "1", None, None), (None, "2", None, None), (None, None, None, "3")],
     )
@@ -131,7 +132,7 @@ def test_numbers_are_given_with_all_that_they_are() -> None:
     """Digits, scale and what is no number; a boolean is no 1."""
     on = changed(DESK, condition_columns=("id",))
     values = [Decimal("1.00"), Decimal("NaN"), 0.1, -0.0, float("inf"), True, False, None, 1]
-    found = texts(on, [change(Op.INSERT, {"id": value}) for value in values])
+    found = texts(columns([on]), [change(Op.INSERT, {"id": value}) for value in values])
     assert found is not None
     assert [value for (value,) in found[1]] == [
         "1.00", "NaN", "0.1", "-0.0", "inf", "true", "false", None, "1"
@@ -141,8 +142,17 @@ def test_numbers_are_given_with_all_that_they_are() -> None:
 def test_what_is_not_all_there_is_not_given_by_columns() -> None:
     """A whole row, no column at all, a value that the WAL left out, or one that is too large."""
     plain = [change(Op.INSERT, {"id": 1, "status": "open"})]
-    assert texts(changed(DESK, whole_row=True), plain) is None
-    assert texts(changed(DESK, condition_columns=()), plain) is None
-    assert texts(DESK, [change(Op.TRUNCATE, None)]) is None
+    assert texts(columns([changed(DESK, whole_row=True)]), plain) is None
+    assert texts(columns([changed(DESK, condition_columns=())]), plain) is None
+    assert texts(columns([DESK]), [change(Op.TRUNCATE, None)]) is None
     for value in (UNCHANGED, "x" * (MAX_EVALUATED + 1)):
-        assert texts(DESK, [*plain, change(Op.UPDATE, {"id": 1, "status": value})]) is None
+        bad = change(Op.UPDATE, {"id": 1, "status": value})
+        assert texts(columns([DESK]), [*plain, bad]) is None
+
+
+def test_conditions_together_read_what_each_of_them_reads() -> None:
+    """Each column once; not by columns, if one of them could not be read so alone."""
+    first, second = (changed(DESK, condition_columns=names) for names in (("a", "b"), ("b", "c")))
+    assert columns([first, second]) == ["a", "b", "c"]
+    assert columns([first, changed(DESK, whole_row=True)]) == ()
+    assert columns([changed(DESK, condition_columns=()), first]) == ()

@@ -10,7 +10,7 @@ from walagent.errors import (
     ModelUnauthorizedError,
     ModelUnavailableError,
 )
-from walagent.message import Message, ModelSpec, Request, Text, ToolResult
+from walagent.message import Json, Message, ModelSpec, Request, Text, ToolResult
 from walagent.models.errors import MESSAGE_LIMIT, Failure, error_for
 
 SPEC = ModelSpec("m", "openai", "gpt-x", credential="MY_KEY")
@@ -152,3 +152,95 @@ def test_no_stretch_of_the_prompt_gets_into_an_error(prompt: str, before: str, a
     stretches = {said[at : at + 16] for at in range(len(said) - 15)}
     assert not any(stretch in own for stretch in stretches)
     assert len(text) <= MESSAGE_LIMIT
+
+
+BODIES: list[tuple[Json, str]] = [
+    ({"error": {"message": "words"}}, "words"),
+    ({"error": "words"}, "words"),
+    ([{"error": {"message": "words"}}], "words"),
+    ({"message": {"detail": [{"loc": ["body", "n"], "msg": "words"}]}}, "body.n: words"),
+    ({"detail": [{"msg": "words", "input": {"messages": "4711"}}]}, "words"),
+    ({"detail": "words"}, "words"),
+    ({"errors": [{"message": "words"}, {"message": "more"}]}, "words; more"),
+    ({"errors": ["words"]}, "words"),
+    ({"fault": {"faultstring": "words"}}, "words"),
+    ({"error": {"message": '{"error": {"message": "words"}}'}}, "words"),
+    (
+        {"error": {"message": "general", "metadata": {"raw": '{"detail": "words"}'}}},
+        "general; words",
+    ),
+    ({"error": {"message": "<html><body><p>words</p></body></html>"}}, "words"),
+    ("<html><head><style>a {}</style></head><body>words &amp; more</body></html>", "words & more"),
+    ("<?xml version='1.0'?><Error><Message>words</Message></Error>", "words"),
+    ("words\non two lines", "words on two lines"),
+    ('{"error": "words"}', "words"),
+    ({"code": 7, "error_message": "words"}, "words"),
+    (None, ""),
+    (7, ""),
+    ([], ""),
+]
+
+
+@pytest.mark.parametrize(("body", "words"), BODIES, ids=str)
+def test_words_are_found_in_a_body_of_any_shape(body: Json, words: str) -> None:
+    """An operator has nothing else to go by."""
+    assert Failure.of(400, body).message == words
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"code": "insufficient_quota"}},
+        {"error": {"type": "billing_error"}},
+        {"error": {"status": "UNAUTHENTICATED"}},
+        [{"error": {"details": [{"reason": "API_KEY_INVALID"}]}}],
+        {"type": "error", "error": {"details": {"error_code": "credit_balance_exhausted"}}},
+        {"error": {"message": "Incorrect API key provided"}},
+        {"error": "Your account has been suspended."},
+        {"error": {"message": "x", "metadata": {"raw": '{"error": {"code": "invalid_api_key"}}'}}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("status", [400, 403, 422, 429, 500])
+def test_an_error_of_the_account_pauses_whatever_its_status(status: int, body: Json) -> None:
+    """By code, reason and type; by words only where they begin the message."""
+    error = error_for(Failure.of(status, body), SPEC, REQUEST)
+    assert isinstance(error, ModelUnauthorizedError)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"detail": [{"msg": "bad", "input": {"code": "insufficient_quota"}}]},
+        {"error": {"message": "bad", "failed_generation": '{"code": "insufficient_quota"}'}},
+        {"error": {"message": "bad value: Incorrect API key provided"}},
+        {"error": {"message": "bad", "param": "insufficient_quota"}},
+    ],
+    ids=str,
+)
+def test_what_a_row_says_pauses_nothing(body: Json) -> None:
+    """A body that repeats the request is not the provider's word."""
+    assert isinstance(error_for(Failure.of(400, body), SPEC, REQUEST), ModelRejectedError)
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        ([{"error": {"details": [{"retryDelay": "14s"}]}}], 14),
+        ([{"error": {"details": [{"retryDelay": "0.5s"}]}}], 0.5),
+        ([{"error": {"details": [{"retryDelay": "90000s"}]}}], 3_600),
+        ({"error": {"message": "Please try again in 1m2.5s."}}, 62.5),
+        ({"error": {"message": "Please try again in 250ms."}}, 0.25),
+        ({"error": {"message": "Try again in 5 seconds."}}, 5),
+        ({"error": {"message": "slow down"}}, None),
+    ],
+    ids=str,
+)
+def test_a_body_says_when_to_come_back(body: Json, seconds: float | None) -> None:
+    """Google has it nowhere else; a header counts before it."""
+    error = error_for(Failure.of(429, body), SPEC, REQUEST)
+    assert isinstance(error, ModelLimitedError)
+    assert error.retry_after == seconds
+    headed = error_for(Failure.of(429, body, {"retry-after": "3"}), SPEC, REQUEST)
+    assert isinstance(headed, ModelLimitedError)
+    assert headed.retry_after == 3

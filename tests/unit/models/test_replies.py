@@ -32,7 +32,7 @@ JSON = st.recursive(
         "{",
         "[1]",
         '"x"',
-        "null",
+        '"{"',
         '{"a": NaN}',
         '{"a": 1e999}',
         '{"a": 123456789012345678901234567890}',
@@ -65,7 +65,35 @@ def test_arguments_that_are_an_object_come_through_unchanged(arguments: dict[str
     assert read_call_value("1", "tool", arguments).arguments == arguments
 
 
-@pytest.mark.parametrize("text", ["", "  ", "{}"])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"a": 1, "a": 2}', 'key "a" twice'),
+        ('{"a": 1e400}', "too large"),
+        ('{"a": 99999999999999999999}', "too large"),
+        ('{"a": ' + "9" * 5_000 + "}", "too large"),
+        ('{"a": "\\u0000"}', "NUL"),
+        ('{"a": "\\ud800"}', "surrogate"),
+        ('{"a": NaN}', "NaN"),
+        ('{"a":' * 3_000 + "1" + "}" * 3_000, "too deeply"),
+        ('{"a":' * 245 + "1" + "}" * 245, "too deeply"),
+        ('{"a": "' + "x" * ARGUMENTS_LIMIT + '"}', "longer than"),
+        ("{}<|im_end|>", "Extra data at character 3"),
+        ("[1]", "not a JSON object"),
+    ],
+    ids=lambda text: text[:24],
+)
+def test_what_is_wrong_with_arguments_is_named(text: str, problem: str) -> None:
+    """The model corrects only what it is told."""
+    assert problem in read_call("1", "tool", text).problem
+
+
+def test_arguments_that_were_encoded_twice_are_read() -> None:
+    """Some servers encode what the model already wrote as text."""
+    assert read_call("1", "tool", json.dumps('{"q": "x"}')).arguments == {"q": "x"}
+
+
+@pytest.mark.parametrize("text", ["", "  ", "{}", "null"])
 def test_no_arguments_are_an_empty_object(text: str) -> None:
     """Several servers send nothing for a tool that takes nothing."""
     assert read_call("1", "tool", text).arguments == {}
@@ -108,6 +136,7 @@ def test_storable_agrees_with_what_orjson_writes() -> None:
         (7, 7),
         (-7, 0),
         (7.5, 0),
+        (7.0, 7),
         (True, 0),
         ("7", 0),
         (None, 0),

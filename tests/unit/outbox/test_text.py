@@ -35,6 +35,18 @@ def test_a_text_is_as_it_was_given() -> None:
     assert text.endswith("\nhttps://x.test/")
 
 
+def test_what_is_not_seen_is_shown_and_what_is_cut_is_said() -> None:
+    """People decide on it: also in values of objects, names, and a text of its own."""
+    body = {"n\u200bote": "goodwill\u202e", "arguments": {"note": "a\u2066b"}}
+    assert text_of(replace(DELIVERY, body=body), None).splitlines() == [
+        'n\\u{200b}ote: "goodwill\\u{202e}"', 'arguments: {"note":"a\\u{2066}b"}'
+    ]  # fmt: skip
+    assert text_of(replace(DELIVERY, body={"text": "a\u202eb"}), None) == "a\\u{202e}b"
+    for body in ({"note": "x" * 5000}, {"text": "x" * 30_000}):
+        said = text_of(replace(DELIVERY, body=body), None)
+        assert f"(cut, {len(*body.values()):,} characters)" in said
+
+
 def test_an_app_in_slack_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon says so when it starts, not when it sends."""
     monkeypatch.setattr(slack, "find_spec", lambda _: None)  # tests have it installed

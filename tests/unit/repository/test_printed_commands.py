@@ -15,7 +15,7 @@ SPAN = re.compile(r"`(?:[A-Z_]+=\S+ )?([^`]*)`|<code>([^<]*)</code>|\$ (.*)")
 ASKED = re.compile(r"\b(?:[Uu]se|[Rr]un|[Ss]ee)[ \n]$")
 LITERAL = re.compile(r"'((?:[^']|'')*)'|\"([^\"\n]*)\"")
 NAMES = {"application", "application_name"}  # of connections, which are no commands
-CONSTANTS = {"_NAME"}  # the same
+CONSTANTS = {"SYNC_READER", "_NAME"}  # the same
 SOURCES = ("src", "examples", "deploy", "config", "migrations", "web/src")
 SUFFIXES = {".py", ".sql", ".md", ".yaml", ".service", ".ts", ".tsx", ".toml"}
 # They name commands as they were called before, which are accepted.

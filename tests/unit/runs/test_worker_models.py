@@ -13,6 +13,8 @@ from walagent.errors import (
     ModelLimitedError,
     ModelUnauthorizedError,
     ModelUnavailableError,
+    PreconditionError,
+    WalagentError,
 )
 from walagent.message import Message, ModelSpec, Request, Text
 from walagent.models import make_model
@@ -100,6 +102,18 @@ async def test_a_reload_reads_keys_and_scripts_again(tmp_path: Path) -> None:
         known.reload({"s": spec}, again=True)
     assert (await known.get("s").complete(REQUEST)).text == "new"
     await known.aclose()
+
+
+@pytest.mark.parametrize("error", [ConfigError("bad", hint="fix"), PreconditionError("absent")])
+def test_a_model_that_cannot_be_built_is_for_a_person(error: WalagentError) -> None:
+    """Each run of it would fail: the attachment pauses instead."""
+
+    def build(_spec: ModelSpec) -> ScriptedModel:
+        raise error
+
+    with pytest.raises(ModelUnauthorizedError, match=str(error)) as caught:
+        models(build).get("a")
+    assert caught.value.hint == error.hint
 
 
 async def test_a_worker_holds_as_many_runs_of_a_model_as_may_call() -> None:

@@ -28,7 +28,7 @@ REQUEST = Request(
         Message("assistant", (Text("so"), ToolCall("a", "find", {}), ToolCall("b", "find", {}))),
         Message("user", (ToolResult("a", "find", "x"), ToolResult("b", "find", "y"), Text("z"))),
     ),
-    (ToolSpec("find", "Find it.", {"type": "object"}),),
+    (ToolSpec("find", "Find it.", {"type": "object", "properties": {}}),),
 )
 HEADERS = {"anthropic-version": "2023-06-01"}
 

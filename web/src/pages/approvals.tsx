@@ -1,5 +1,6 @@
 /** Approvals: the calls that wait at the left, the one that is read at the right, its decision below. */
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { visible } from "../data/visible";
 import { type ReactNode, useEffect, useState } from "react";
 
 import { minute, tableName } from "../data/format";
@@ -213,7 +214,7 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
         <div className="stack">
           {row.said && (
             <Panel title="What the model said">
-              <p className="said">{row.said}</p>
+              <p className="said">{visible(row.said)}</p>
             </Panel>
           )}
           <Binds row={row} />
@@ -246,18 +247,18 @@ function Arguments({ row }: { row: ApprovalDetail }) {
           rows={row.shown}
           rowKey={(arg) => arg.name}
           columns={[
-            { title: "Name", className: "mono", cell: (arg) => arg.name },
+            { title: "Name", className: "mono", cell: (arg) => visible(arg.name) },
             { title: "Type", className: "mono muted", cell: (arg) => row.types?.[arg.name] ?? arg.kind },
             {
               title: "Value",
               className: "mono strong full",
               cell: (arg) => (
                 <>
-                  {arg.kind !== "string" ? <Shown {...arg} /> : arg.text === "" ? <Blank /> : arg.text}
+                  {arg.kind !== "string" ? <Shown {...arg} /> : arg.text === "" ? <Blank /> : visible(arg.text)}
                   {row.edited &&
                     arg.bound === null &&
                     JSON.stringify(row.arguments[arg.name]) !== JSON.stringify(row.edited[arg.name]) && (
-                      <span className="muted"> was {JSON.stringify(row.arguments[arg.name])}</span>
+                      <span className="muted"> was {visible(JSON.stringify(row.arguments[arg.name]))}</span>
                     )}
                 </>
               ),

@@ -1,4 +1,5 @@
 import { Exact } from "../data/exact";
+import { visible } from "../data/visible";
 
 /** A call as SQL would write it, with every argument in full. */
 export function Call({
@@ -19,7 +20,7 @@ export function Call({
       {given.map(([name, value], i) => (
         <span key={name}>
           {i > 0 && ", "}
-          {name} =&gt; <Literal value={value} />
+          {visible(name)} =&gt; <Literal value={value} />
         </span>
       ))}
       ){note && <span className="cm"> -- {note}</span>}
@@ -43,7 +44,7 @@ export function ExactCall({
       {args.map((arg, i) => (
         <span key={arg.name}>
           {i > 0 && ", "}
-          {arg.name} =&gt; <Shown {...arg} />
+          {visible(arg.name)} =&gt; <Shown {...arg} />
         </span>
       ))}
       )
@@ -54,7 +55,7 @@ export function ExactCall({
 export function Shown({ text, kind }: { text: string; kind: string }) {
   if (kind === "null") return <span className="null-v">NULL</span>;
   if (kind === "number" || kind === "boolean") return <span className="nv">{text}</span>;
-  return <span className="sv">'{text.replaceAll("'", "''")}'</span>;
+  return <span className="sv">'{visible(text.replaceAll("'", "''"))}'</span>;
 }
 
 export function Literal({ value }: { value: unknown }) {
@@ -65,7 +66,7 @@ export function Literal({ value }: { value: unknown }) {
     return /^-?\d+(\.\d+)?$/.test(value) ? (
       <span className="nv">{value}</span>
     ) : (
-      <span className="sv">'{value.replaceAll("'", "''")}'</span>
+      <span className="sv">'{visible(value.replaceAll("'", "''"))}'</span>
     );
-  return <span className="sv">'{JSON.stringify(value)}'</span>;
+  return <span className="sv">'{visible(JSON.stringify(value))}'</span>;
 }

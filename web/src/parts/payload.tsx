@@ -1,5 +1,6 @@
 /** Payloads: closed, with their size; 64 kB at first, from 2 MB on only as a file. */
 import { type ReactNode, useState } from "react";
+import { visible } from "../data/visible";
 
 import { bytes } from "../data/format";
 import { Copy } from "./copy";
@@ -30,12 +31,12 @@ export function Payload({ title, text, preview, size, open = false, name = "payl
         <summary>
           <Icon name="right" small className="tw" />
           <span className="strong">{title}</span>
-          <span className="clip muted">{preview ?? text.slice(0, 160)}</span>
+          <span className="clip muted">{visible(preview ?? text.slice(0, 160))}</span>
           <span className="end muted nowrap">{size ?? bytes(text.length)}</span>
         </summary>
         {isOpen && (
           <>
-            <pre tabIndex={0}>{text.slice(0, isLarge ? FIRST : shown)}</pre>
+            <pre tabIndex={0}>{visible(text.slice(0, isLarge ? FIRST : shown))}</pre>
             {note && <p className="muted rest">{note}</p>}
             {text.length > (isLarge ? FIRST : shown) && (
               <p className="row wrap rest">

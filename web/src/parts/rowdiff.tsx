@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 
 import { textOf } from "../data/exact";
+import { visible } from "../data/visible";
 
 export type Cells = Readonly<Record<string, unknown>>;
 
@@ -21,7 +22,7 @@ export function Cell({ value }: { value: unknown }): ReactNode {
   if (value === null || value === undefined) return <span className="null">NULL</span>;
   if (value === "") return <Blank />;
   if (value === UNCHANGED) return <span className="null">unchanged</span>;
-  return textOf(value);
+  return visible(textOf(value));
 }
 
 /** One row: plain, or as inserted or deleted. */

@@ -11,7 +11,7 @@ RELATION: Final = 0  # RTEKind of parsenodes.h, as the next ones
 SUBQUERY: Final = 1
 _JOIN: Final = 2
 CTE: Final = 6
-_GROUP: Final = 9
+GROUP: Final = 9
 _TURNED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 Key = frozenset[int]  # columns by their numbers
@@ -36,6 +36,7 @@ class LevelFacts:
         operators: names of those that compare, by OID.
         totals: names of aggregates, by OID; only those that count here.
         labels: of enum values, by type and OID.
+        filled: of each relation, its columns that are NOT NULL.
         found: keys of queries that were looked for before; else CTEs that use one another twice
             would take twice as long each.
     """
@@ -44,6 +45,7 @@ class LevelFacts:
     operators: Mapping[int, str]
     totals: Mapping[int, str]
     labels: Labels
+    filled: Mapping[int, frozenset[int]]
     found: dict[int, Sequence[Key]] = field(default_factory=dict[int, "Sequence[Key]"])
 
 
@@ -186,7 +188,7 @@ def _resolved(level: QueryLevel, source: int, column: int) -> set[Place]:
     if not 0 < source <= len(level.table):
         return {(source, column)}
     entry = level.table[source - 1]
-    lists = {_JOIN: "joinaliasvars", _GROUP: "groupexprs"}
+    lists = {_JOIN: "joinaliasvars", GROUP: "groupexprs"}
     if (name := lists.get(entry.number("rtekind"))) is None:
         return {(source, column)}
     made_of = entry.items(name)

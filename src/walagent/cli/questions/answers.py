@@ -6,6 +6,7 @@ from typing import Literal
 import click
 
 from walagent.ask.outcome import QuestionResult
+from walagent.ask.plan import StepType
 from walagent.cli.terminal.answer_rows import print_csv, print_markdown, print_table
 from walagent.cli.terminal.output import clean, print_json, say
 from walagent.cli.terminal.plotting import plot
@@ -47,24 +48,39 @@ def show_answer(outcome: QuestionResult, output: Format = "table", more: str = "
         say(words)
     else:
         click.echo(clean(words))
-    if outcome.rows.columns:
+    shown = outcome.shown
+    if output == "csv":  # one table: a program reads it
+        for each in shown[:-1]:
+            say(f"note: the rows of step {each.id} are not in the CSV; use --output json")
+        shown = shown[-1:]
+    for each in shown:
         if output != "csv":
             click.echo()
-        print_result(outcome.rows, output, more)
+            if len(shown) > 1:
+                gap = "\n" if output == "markdown" else ""
+                click.echo(clean(f"{each.id}: {_description(outcome, each.id)}") + gap)
+        print_result(each.rows, output, more)
     show_evidence(outcome)
+
+
+def _description(outcome: QuestionResult, step: str) -> str:
+    steps = outcome.plan.steps if outcome.plan else ()
+    return next((each.description for each in steps if each.id == step), "")
 
 
 def show_evidence(outcome: QuestionResult) -> None:
     """Print the statements, sources and assumptions of an answer to stderr."""
-    for sql in outcome.sql:
-        say(f"\nSQL: {sql.strip()}")
+    for each in outcome.in_order:
+        if each.query and each.type in {StepType.SQL, StepType.ANALYZE}:
+            say(f"\n{each.type.value}: {each.query.strip()}")
     for source in outcome.sources:
         say(f"source: {source}")
     for assumed in outcome.assumptions:
         say(f"assumption: {assumed}")
     if outcome.agreement:
         say(f"plans: {outcome.agreement}")
-    for said in dict.fromkeys((*outcome.caveats, *outcome.rows.cut)):
+    cut = (said for each in outcome.shown for said in each.rows.cut)
+    for said in dict.fromkeys((*outcome.caveats, *cut)):
         say(f"note: {said}")
 
 

@@ -12,11 +12,11 @@ from walagent.app.sync import LiveSync
 from walagent.cli.serve.serving import prepared
 from walagent.cli.session import CliSession
 from walagent.console.files import read_built
-from walagent.console.guard import hosts_of
 from walagent.console.site import ConsoleSite
 from walagent.demo.model import ModelChoice
 from walagent.example.burn import BurnApp, Folder, policy
 from walagent.example.database import create_database, prepare
+from walagent.http.hosts import hosts_of
 from walagent.http.server import Application
 from walagent.telemetry import log
 

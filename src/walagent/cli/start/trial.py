@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from decimal import Decimal
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from walagent.cli.exit_codes import FAILED
 from walagent.cli.runs.run_view import step_lines
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.terminal.output import cell, clean, json_option, print_json, print_wrapped, say
+from walagent.cli.terminal.table import Dollars
 from walagent.config import Config
 from walagent.config.entries import AgentEntry, Attach
 from walagent.errors import ConfigError
@@ -127,16 +127,12 @@ async def _announce(trial: Trial) -> None:
     elif not cost:
         price = "free of charge"
     else:
-        price = f"for up to ${_money(cost)} for the first call of each"
+        price = f"for up to ${Dollars(cost)} for the first call of each"
     rows = "1 row" if count == 1 else f"{count} rows"
     say(
         f"trying {found.agent.model} on {rows} of {found.target.schema}.{found.target.table},"
         f" as role {found.authority.run_as}, {price}; nothing is kept"
     )
-
-
-def _money(cost: Decimal) -> str:
-    return f"{cost:.4f}"
 
 
 def _lines(tried: TriedRow) -> Iterator[str]:

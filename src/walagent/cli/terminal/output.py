@@ -16,6 +16,7 @@ from typing import cast
 import click
 import orjson
 
+from walagent.domain.untrusted import visible
 from walagent.message import Json
 
 json_option = partial(
@@ -41,7 +42,6 @@ json_result = click.option(
 # Characters that a terminal interprets and JSON does not escape: C1 controls, line separators, and
 # marks that change the direction of text.
 _BARE = (*range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)
-_CONTROLS = {code: "�" for code in (*range(32), *_BARE) if code not in {9, 10}}
 _ESCAPES = {code: f"\\u{code:04x}" for code in _BARE}
 
 
@@ -121,8 +121,8 @@ def wants_json() -> bool:
 
 
 def clean(text: str) -> str:
-    """Replace the characters that a terminal would interpret."""
-    return text.translate(_CONTROLS)
+    """Show the characters that a terminal would interpret, or nobody sees, as what they are."""
+    return visible(text)
 
 
 def cell(value: object) -> str:

@@ -16,6 +16,7 @@ from walagent.ask.outcome import (
     StepStarted,
 )
 from walagent.cli.terminal.output import clean, say
+from walagent.cli.terminal.table import Dollars
 
 _DOING = {
     "planner": "planning",
@@ -76,7 +77,7 @@ class ProgressDisplay:
     def show_cost(self, outcome: QuestionResult) -> None:
         """Print calls, tokens, cost and time of the answer, if verbose."""
         if self._verbose:
-            cost = "unknown" if outcome.cost is None else f"{outcome.cost:.4f} USD"
+            cost = "unknown" if outcome.cost is None else f"{Dollars(outcome.cost)} USD"
             took = time.monotonic() - self._started
             say(
                 f"\n{_many(self._calls.total(), 'model call')}, {outcome.tokens:,} tokens,"

@@ -5,6 +5,7 @@ the longest texts are shortened first and end in "…".  What no cell can hold, 
 a line below its row.
 """
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,8 +93,9 @@ class Dollars(float):
     """An amount of US dollars."""
 
     def __str__(self) -> str:
-        """Format it with two to six decimals, as many as a small amount needs."""
-        whole, _, decimals = f"{float(self):.{2 if abs(self) >= 1 else 6}f}".partition(".")
+        """Format it with at least two decimals; of a small amount, two digits that are not zero."""
+        places = 2 if abs(self) >= 1 or not self else max(6, 2 - math.floor(math.log10(abs(self))))
+        whole, _, decimals = f"{float(self):.{places}f}".partition(".")
         return f"{whole}.{decimals[:2]}{decimals[2:].rstrip('0')}"
 
 

@@ -146,7 +146,7 @@ def _choose(
 ) -> dict[str, GapChoice]:
     """Return the choice for each attachment: from the options, else from a prompt."""
     choices = dict(given)
-    missing = [each for each in candidates if each.name not in given]
+    missing = [each for each in candidates if each.name not in given and not each.in_threads]
     if default is not None:
         choices |= {each.name: default for each in missing}
     elif missing and not sys.stdin.isatty():

@@ -30,6 +30,7 @@ from walagent.models.wire_format import (
     need,
     need_keys,
     need_results,
+    need_schema,
     pieces_of,
 )
 
@@ -61,6 +62,7 @@ _STOPS = {
     Stop.REFUSAL: "refusal",
 }
 _MARKS = 4  # breakpoints of the prompt cache in one request
+_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -76,6 +78,7 @@ def read(body: Body, headers: Mapping[str, str]) -> Request:
     need(isinstance(body.get("max_tokens"), int), "max_tokens: field required")
     need(str(body).count("'cache_control'") <= _MARKS, "a maximum of 4 cache_control blocks")
     tools = tuple(_tool(as_object(tool)) for tool in as_array(body.get("tools")))
+    need(len({tool.name for tool in tools}) == len(tools), "tools: Tool names must be unique.")
     messages = _messages(as_array(body.get("messages")))
     parts = [part for message in messages for part in message.parts]
     used = any(isinstance(part, ToolCall | ToolResult) for part in parts)
@@ -133,6 +136,7 @@ def _tool(tool: Body) -> ToolSpec:
     need(TOOL_NAME.fullmatch(str(tool.get("name"))), "tools.name: should match the pattern")
     schema = as_object(tool.get("input_schema"))
     need(schema.get("type") == "object", "tools.input_schema.type: field required")
+    need_schema(schema, _KEY, "tools.input_schema")
     return ToolSpec(tool["name"], str(tool.get("description", "")), schema)
 
 

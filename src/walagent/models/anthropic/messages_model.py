@@ -1,32 +1,37 @@
 """Models behind the Anthropic Messages API: Anthropic's own, and servers that speak it."""
 
 import asyncio
+from dataclasses import replace
 
 import httpx2
-import orjson
-from anthropic import (
-    AnthropicError,
-    APIConnectionError,
-    APIStatusError,
-    AsyncAnthropic,
-    AsyncStream,
-    RequestOptions,
-)
+from anthropic import AnthropicError, AsyncAnthropic, AsyncStream, RequestOptions
 from anthropic import DefaultAsyncHttpxClient as HttpClient
 
-from walagent.errors import ConfigError
+from walagent.errors import ConfigError, WalagentError
 from walagent.message import Json, ModelSpec, Reply, Request
 from walagent.models.anthropic import API, streamed_body
-from walagent.models.anthropic.request_body import body_of
+from walagent.models.anthropic.request_body import TOOLS, body_of
 from walagent.models.anthropic.response_body import reply_of
-from walagent.models.clients import LIMITS, Shards, is_json, ssl_context, timeouts
+from walagent.models.clients import Shards, address, http_options, is_stream, timeouts
 from walagent.models.credentials import Secrets, find_endpoint
-from walagent.models.errors import Failure, error_for
+from walagent.models.error_bodies import decoded
+from walagent.models.errors import Failure
+from walagent.models.exchange import failure_of, refused, unreadable, values
+from walagent.models.tool_schemas import presented
 
 _PATH = "/v1/messages"
-# What an event of an error means, whose answer began with status 200.
-_STATUS = {"rate_limit_error": 429, "overloaded_error": 529}
-_REFUSED = 300  # the first status of an answer without events
+# What the type of an error means, whose answer began with status 200.
+_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
 _FAILURES = (AnthropicError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
 
 
@@ -59,14 +64,22 @@ class AnthropicModel:
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; see `Model`."""
+        asked = presented(request, TOOLS)
+        request = asked.request
         body = body_of(request, self._spec)
         try:
             async with asyncio.timeout(request.timeout):
                 answer = await self._post(body, request)
         except _FAILURES as error:
             # Not chained: the SDK's text and its traceback repeat the request.
-            raise error_for(_failure(error), self._spec, request, self._endpoint.key) from None
-        return reply_of(answer, self._spec, request)
+            raise self._refused(failure_of(error, self._endpoint), request) from None
+        if not isinstance(answer, dict):
+            raise unreadable(answer, self._spec, self._endpoint)
+        if "error" in answer:
+            failure = Failure.of(None, answer)
+            failure = replace(failure, status=failure.status or _STATUS.get(failure.code))
+            raise self._refused(failure, request)
+        return asked.read(reply_of(answer, self._spec, request))
 
     async def aclose(self) -> None:
         """Give connections back."""
@@ -85,27 +98,20 @@ class AnthropicModel:
                 stream=True,
                 stream_cls=AsyncStream[object],
             ) as events:
-                if is_json(events.response):  # the server does not stream
-                    return orjson.loads(await events.response.aread())
-                return await streamed_body.gather(events, request.on_text)
+                if is_stream(events.response):
+                    return await streamed_body.gather(values(events.response), request.on_text)
+                return decoded((await events.response.aread()).decode(errors="replace"))
 
     def _open_client(self) -> AsyncAnthropic:
+        root, query = address(self._endpoint.base_url, "/messages", "/v1")
         return AsyncAnthropic(
             api_key=self._endpoint.key,  # explicit, so that no profile or token file is looked for
-            base_url=self._endpoint.base_url.removesuffix("/v1"),
+            base_url=root,
+            default_query=query,
             max_retries=0,  # waiting and trying again are the worker's
             open_telemetry=False,
-            http_client=HttpClient(limits=LIMITS, verify=ssl_context(), follow_redirects=False),
+            http_client=HttpClient(**http_options(self._endpoint)),
         )
 
-
-def _failure(error: Exception) -> Failure:
-    match error:
-        case APIStatusError():
-            code = error.error_code or error.type or ""
-            status = error.status_code if error.status_code >= _REFUSED else _STATUS.get(code)
-            return Failure(status, code, error.api_message or "", error.response.headers)
-        case APIConnectionError():
-            return Failure(None, type(error.__cause__ or error).__name__)
-        case _:
-            return Failure(None, type(error).__name__)
+    def _refused(self, failure: Failure, request: Request) -> WalagentError:
+        return refused(failure, self._spec, request, self._endpoint)

@@ -23,8 +23,16 @@ from walagent.message import (
 from walagent.models import prompt
 from walagent.models.anthropic import NAME
 from walagent.models.replies import as_object
+from walagent.models.schema_writer import ToolRules
 
 OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tool_choice", "tools"})
+
+# 64 characters of a name are what older servers take; the newest take 128.
+TOOLS = ToolRules(
+    name=re.compile(r"[A-Za-z0-9_-]{1,64}"),
+    key=re.compile(r"[A-Za-z0-9_.-]{1,64}"),
+    most_tools=None,
+)
 
 _EPHEMERAL = {"type": "ephemeral"}
 # These always think, and refuse a forced tool with 400.
@@ -37,8 +45,8 @@ def body_of(request: Request, spec: ModelSpec) -> dict[str, Any]:
 
     The prompt cache is marked where the prefix that all runs of an agent share ends, and, through
     the top-level switch, after the last block if another call will read it: a write that is never
-    read costs a quarter more than none.  A model that cannot be forced to call a tool is left free
-    to.
+    read costs a quarter more than none.  A parameter that is null takes all marks out.  A model
+    that cannot be forced to call a tool is left free to.
 
     Raises:
         ModelRejectedError: a parameter names a field that is ours.
@@ -48,12 +56,14 @@ def body_of(request: Request, spec: ModelSpec) -> dict[str, Any]:
         "model": spec.model_id,
         "max_tokens": prompt.max_tokens(spec, request),
     }
+    marks = given.get("cache_control", _EPHEMERAL) is not None
     if request.continues:
         body["cache_control"] = _EPHEMERAL
     if system := prompt.system_text(request):
-        body["system"] = [{"type": "text", "text": system, "cache_control": _EPHEMERAL}]
+        mark = {"cache_control": _EPHEMERAL} if marks else {}
+        body["system"] = [{"type": "text", "text": system, **mark}]
     if request.tools:
-        body["tools"] = _tools(request, marked=not system)
+        body["tools"] = _tools(request, marked=marks and not system)
         forceable = not _UNFORCEABLE.match(spec.model_id) and not _thinks(given)
         choice = request.choice if forceable else _unforced(request.choice)
         body["tool_choice"] = _choice(choice, parallel=request.parallel_calls)

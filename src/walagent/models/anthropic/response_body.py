@@ -7,34 +7,22 @@ from walagent.message import (
     ModelSpec,
     Reply,
     Request,
-    Stop,
     Text,
     Thinking,
     ToolCall,
-    Usage,
 )
 from walagent.models import prompt
 from walagent.models.anthropic.request_body import author_of
+from walagent.models.ends import end_of
 from walagent.models.errors import no_answer
 from walagent.models.replies import (
     NAME_LIMIT,
-    as_array,
     as_object,
     clean,
-    count,
     read_call_value,
     storable,
 )
-
-STOPS: Mapping[str, Stop] = {
-    "end_turn": Stop.END,
-    "stop_sequence": Stop.END,
-    "tool_use": Stop.TOOL,
-    "max_tokens": Stop.LENGTH,
-    "model_context_window_exceeded": Stop.LENGTH,
-    "pause_turn": Stop.LENGTH,  # only server tools pause, and we send none
-    "refusal": Stop.REFUSAL,
-}
+from walagent.models.usage import read_usage
 
 
 def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
@@ -43,24 +31,31 @@ def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
     A tool call that the request demanded may be missing: the caller evaluates that.
 
     Raises:
-        ModelUnavailableError: it is no whole answer.
+        ModelUnavailableError: it is no whole answer; it has the usage of what came.
     """
+    used = read_usage(as_object(as_object(answer).get("usage")))
     match answer:
-        case {"content": list(), "stop_reason": str(reason)} if reason in STOPS:
-            blocks = as_array(answer["content"])
-            ids = prompt.call_ids([_given_id(block) for block in blocks], request)
-            author = author_of(spec)
-            parts = (_part(one, block, author) for one, block in zip(ids, blocks, strict=True))
-            return Reply(
-                parts=tuple(part for part in parts if part is not None),
-                stop=STOPS[reason],
-                usage=_usage(answer.get("usage")),
-                model=clean(str(answer.get("model", "")), NAME_LIMIT),
-            )
-        case {"stop_reason": str(reason)}:
-            raise no_answer(spec, f"it stopped for an unknown reason, {clean(reason, 40)}")
+        case {"content": [*blocks], "stop_reason": str() | None} if blocks or answer["stop_reason"]:
+            reason: str | None = answer["stop_reason"]
         case _:
-            raise no_answer(spec, "it names no reason for its end")
+            raise no_answer(spec, "it does not say that it is whole", used)
+    ids = prompt.call_ids([_given_id(block) for block in blocks], request)
+    author = author_of(spec)
+    read = (_part(one, block, author) for one, block in zip(ids, blocks, strict=True))
+    parts = tuple(part for part in read if part is not None)
+    stop = end_of(reason, calls=any(isinstance(part, ToolCall) for part in parts))
+    if stop is None:
+        why = f"it stopped for an unknown reason, {clean(str(reason), 40)}"
+        raise no_answer(spec, why, used)
+    return Reply(
+        parts, stop, used, clean(str(answer.get("model", "")), NAME_LIMIT), why=_why(answer)
+    )
+
+
+def _why(answer: Mapping[str, Json]) -> str:
+    """Name what a refusal is about: the safeguard that stopped the answer."""
+    category = as_object(answer.get("stop_details")).get("category")
+    return clean(str(category), NAME_LIMIT) if category else ""
 
 
 def _given_id(block: Json) -> Json:
@@ -77,13 +72,3 @@ def _part(call_id: str, block: Json, author: str) -> Text | Thinking | ToolCall 
             return Thinking(author, block)
         case _:
             return None
-
-
-def _usage(usage: Json) -> Usage:
-    given = as_object(usage)
-    return Usage(
-        input_tokens=count(given.get("input_tokens")),
-        cached_tokens=count(given.get("cache_read_input_tokens")),
-        cache_write_tokens=count(given.get("cache_creation_input_tokens")),
-        output_tokens=count(given.get("output_tokens")),
-    )

@@ -34,10 +34,13 @@ class PlanSettings:
     Args:
         threshold: confidence from 0 to 1 below which nothing is chosen.  A half means: likelier
             than everything else together.
+        margin: how likely a tool that writes more than its row must be beside the second one alone,
+            from 0.5 to 1.  Of two tools, one is always above a half.
         fallback: the tool that is called instead, or "" for the usual ones.
     """
 
     threshold: float = 0.5
+    margin: float = 0.8
     fallback: str = ""
 
 
@@ -89,12 +92,20 @@ def _act(request: Request, subject: Subject, choices: Choices, settings: PlanSet
     why = _ranking(choices)
     if failed := subject.failed.get(choice.name):
         return _instead(f"{choice.name} failed: {failed}", request, subject, settings)
-    if choice.confidence < settings.threshold:
+    if choice.confidence < settings.threshold or _is_close(choice, tools[choice.name], settings):
         return _instead(f"not sure enough: {why}", request, subject, settings)
     call = _fill(tools[choice.name], subject, choices, settings.threshold)
     if call is None:
         return _instead(f"cannot fill {choice.name} ({why})", request, subject, settings)
     return ToolPlan((call,), (why,))
+
+
+def _is_close(choice: LabelChoice, tool: ToolSpec, settings: PlanSettings) -> bool:
+    """Return whether a tool that writes is not much likelier than the second one."""
+    if tool.reads or tool.name in {settings.fallback, *_FALLBACKS}:
+        return False
+    second = max((odds for name, odds in choice.odds.items() if name != choice.name), default=0.0)
+    return choice.confidence < settings.margin * (choice.confidence + second)
 
 
 def _instead(why: str, request: Request, subject: Subject, settings: PlanSettings) -> ToolPlan:

@@ -34,9 +34,9 @@ _MODEL = "multilingual-e5-small"
 class EmbeddedModel:
     """The decision model; implements `Model`.
 
-    Parameters of the model or the agent: `threshold` (0 to 1, default 0.5) and `fallback` (the
-    tool to call when it is not sure; default `escalate_to_human`, `ask_human` or `do_nothing`,
-    whichever there is).
+    Parameters of the model or the agent: `threshold` (0 to 1, default 0.5), `margin` (0.5 to 1,
+    default 0.8) and `fallback` (the tool to call when it is not sure; default `escalate_to_human`,
+    `ask_human` or `do_nothing`, whichever there is).
     """
 
     def __init__(self, spec: ModelSpec = SPEC, embedder: Embedder | None = None) -> None:
@@ -157,10 +157,19 @@ def _part(call: PlannedCall, at: int, request: Request) -> ToolCall:
 
 
 def _settings(parameters: Mapping[str, Json], request: Request) -> PlanSettings:
-    """Read our two parameters; others are another provider's and mean nothing here."""
-    threshold, fallback = parameters.get("threshold", 0.5), parameters.get("fallback", "")
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise ModelRejectedError(f"embedded/e5: threshold is a number from 0 to 1, not {threshold}")
+    """Read our three parameters; others are another provider's and mean nothing here."""
+    threshold = _number(parameters, "threshold", 0.5, 0.0)
+    margin = _number(parameters, "margin", 0.8, 0.5)
+    fallback = parameters.get("fallback", "")
     if fallback and fallback not in {tool.name for tool in request.tools}:
         raise ModelRejectedError(f"embedded/e5: the agent has no tool {fallback!r} to fall back on")
-    return PlanSettings(float(threshold), str(fallback))
+    return PlanSettings(threshold, margin, str(fallback))
+
+
+def _number(parameters: Mapping[str, Json], name: str, default: float, least: float) -> float:
+    value = parameters.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 1:
+        raise ModelRejectedError(
+            f"embedded/e5: {name} is a number from {least:g} to 1, not {value}"
+        )
+    return float(value)

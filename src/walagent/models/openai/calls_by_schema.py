@@ -52,7 +52,7 @@ def body_of(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
     Raises:
         ModelRejectedError: a parameter names a field that is ours, or the named tool is unknown.
     """
-    given = prompt.parameters(spec, request, OWNED)
+    given = request_body.passed_on(request, spec, OWNED)
     body = request_body.opening(request, spec, official=official)
     body["messages"] = list(_messages(request, spec, official=official))
     if request.tools:
@@ -118,7 +118,7 @@ def _branch(tool: ToolSpec) -> dict[str, Json]:
     arguments = {"$ref": f"#/$defs/{tool.name}"} if _refs(tool) else dict(tool.input_schema)
     return {
         "type": "object",
-        "properties": {"name": {"const": tool.name}, "arguments": arguments},
+        "properties": {"name": {"type": "string", "enum": [tool.name]}, "arguments": arguments},
         "required": ["name", "arguments"],
         "additionalProperties": False,
     }

@@ -3,24 +3,20 @@
 import asyncio
 
 import httpx2
-import orjson
-from openai import (
-    APIConnectionError,
-    APIError,
-    APIStatusError,
-    AsyncOpenAI,
-    AsyncStream,
-    OpenAIError,
-    RequestOptions,
-)
+from openai import AsyncOpenAI, AsyncStream, OpenAIError, RequestOptions
 from openai import DefaultAsyncHttpxClient as HttpClient
 
 from walagent.errors import WalagentError
 from walagent.message import Json, ModelSpec, Reply, Request
-from walagent.models.clients import LIMITS, Shards, is_json, ssl_context, timeouts
+from walagent.models import prompt
+from walagent.models.clients import Shards, address, http_options, is_stream, timeouts
 from walagent.models.credentials import Secrets, find_endpoint
-from walagent.models.errors import Failure, error_for
+from walagent.models.error_bodies import decoded
+from walagent.models.errors import Failure
+from walagent.models.exchange import failure_of, refused, unreadable, values
 from walagent.models.openai import API, calls_by_schema, request_body, response_body, streamed_body
+from walagent.models.openai.tool_rules import is_mistral, rules_of
+from walagent.models.tool_schemas import presented
 
 _PATH = "/chat/completions"
 _FAILURES = (OpenAIError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
@@ -30,7 +26,8 @@ class OpenAIModel:
     """One model of Chat Completions; implements `Model`.
 
     The body is posted as it is, past the SDK's typed `create`, which walks every message again and
-    blocks the loop for 60 ms on a long transcript; the answer is read as JSON.
+    blocks the loop for 60 ms on a long transcript; the answer is read as JSON.  So is a stream: the
+    SDK's own reader hides whether it said that it was whole.
     """
 
     def __init__(self, spec: ModelSpec, secrets: Secrets) -> None:
@@ -46,6 +43,7 @@ class OpenAIModel:
         self._body_of = calls_by_schema.body_of if by_schema else request_body.body_of
         self._reply_of = calls_by_schema.reply_of if by_schema else response_body.reply_of
         self._endpoint = find_endpoint(spec, API, secrets)
+        self._rules = rules_of(spec, self._endpoint)
         self._clients = Shards(self._open_client)
 
     @property
@@ -55,16 +53,20 @@ class OpenAIModel:
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; see `Model`."""
+        asked = presented(request, self._rules)
+        request = asked.request
         body = self._body_of(request, self._spec, official=self._endpoint.official)
         try:
             async with asyncio.timeout(request.timeout):
                 answer = await self._post(body, request)
         except _FAILURES as error:
             # Not chained: the SDK's text and its traceback repeat the request.
-            raise self._error(_failure(error), request) from None
-        if (found := response_body.error_body(answer)) is not None:
-            raise self._error(Failure(*found), request)
-        return self._reply_of(answer, self._spec, request)
+            raise self._refused(failure_of(error, self._endpoint), request) from None
+        if (failure := response_body.error_body(answer)) is not None:
+            raise self._refused(failure, request)
+        if not isinstance(answer, dict):
+            raise unreadable(answer, self._spec, self._endpoint)
+        return asked.read(self._reply_of(answer, self._spec, request))
 
     async def aclose(self) -> None:
         """Give connections back."""
@@ -73,55 +75,44 @@ class OpenAIModel:
     async def _post(self, body: dict[str, Json], request: Request) -> Json:
         options: RequestOptions = {"timeout": timeouts(request.timeout)}
         with self._clients.lend() as client:
-            if request.on_text is None or not self._streams:
+            asked = self._asked(body, request)
+            if request.on_text is None or "stream" not in asked:
                 return await client.post(_PATH, body=body, cast_to=object, options=options)
             async with await client.post(
                 _PATH,
-                body=body | streamed_body.ASKED,
+                body=asked,
                 cast_to=object,
                 options=options,
                 stream=True,
                 stream_cls=AsyncStream[object],
             ) as chunks:
-                if is_json(chunks.response):  # the server does not stream
-                    return orjson.loads(await chunks.response.aread())
-                return await streamed_body.gather(chunks, request.on_text)
+                if is_stream(chunks.response):
+                    return await streamed_body.gather(values(chunks.response), request.on_text)
+                return decoded((await chunks.response.aread()).decode(errors="replace"))
+
+    def _asked(self, body: dict[str, Json], request: Request) -> dict[str, Json]:
+        """Write a body that asks for a stream, without the fields that parameters take out."""
+        if not self._streams:
+            return body
+        given = {**self._spec.parameters, **request.parameters}
+        gone = {name: None for name in streamed_body.ASKED if given.get(name, name) is None}
+        if is_mistral(self._endpoint):
+            gone["stream_options"] = None  # refused as unknown
+        return prompt.assembled({**body, **streamed_body.ASKED}, gone)
 
     def _open_client(self) -> AsyncOpenAI:
+        root, query = address(self._endpoint.base_url, _PATH)
         client = AsyncOpenAI(
             api_key=self._endpoint.key,
-            base_url=self._endpoint.base_url,
+            base_url=root,
+            default_query=query,
             max_retries=0,  # waiting and trying again are the worker's
-            http_client=HttpClient(limits=LIMITS, verify=ssl_context(), follow_redirects=False),
+            http_client=HttpClient(**http_options(self._endpoint)),
         )
         client.admin_api_key = None
         if not self._endpoint.official:  # of the environment, and nobody else's business
             client.organization = client.project = None
         return client
 
-    def _error(self, failure: Failure, request: Request) -> WalagentError:
-        return error_for(failure, self._spec, request, self._endpoint.key)
-
-
-def _failure(error: Exception) -> Failure:
-    match error:
-        case APIStatusError():
-            code = error.code or error.type or ""
-            return Failure(error.status_code, code, _words(error.body), error.response.headers)
-        case APIConnectionError():
-            return Failure(None, type(error.__cause__ or error).__name__)
-        case APIError():  # an event of a stream
-            return Failure(None, error.code or error.type or "", _words(error.body))
-        case _:
-            return Failure(None, type(error).__name__)
-
-
-def _words(body: Json) -> str:
-    """Find the explanation in an error's body; each kind of server puts it elsewhere."""
-    match body:
-        case {"message": str(text)} | {"error": str(text)} | {"detail": str(text)}:
-            return text
-        case str(text):
-            return text
-        case _:
-            return ""
+    def _refused(self, failure: Failure, request: Request) -> WalagentError:
+        return refused(failure, self._spec, request, self._endpoint)

@@ -5,6 +5,7 @@ and tool results must directly follow their calls.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -31,6 +32,7 @@ from walagent.models.wire_format import (
     need,
     need_keys,
     need_results,
+    need_schema,
     pieces_of,
 )
 
@@ -60,6 +62,8 @@ _KNOWN = frozenset(
         "verbosity",
     ]
 )
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")  # what Gemini takes, behind whatever gateway
+_MOST_TOOLS = 128
 _STOPS = {
     Stop.END: "stop",
     Stop.TOOL: "tool_calls",
@@ -81,7 +85,10 @@ def read(body: Body, _headers: Mapping[str, str]) -> Request:
     need(len(limits) <= 1, "max_tokens and max_completion_tokens exclude each other")
     messages = [as_object(message) for message in as_array(body.get("messages"))]
     system = _system(messages.pop(0)) if messages and messages[0]["role"] == "system" else ""
+    need(body.get("tools") != [], "tools: must not be an empty array")
     tools = tuple(_tool(as_object(tool)) for tool in as_array(body.get("tools")))
+    need(len(tools) <= _MOST_TOOLS, "tools: array too long, expected at most 128")
+    need(len({tool.name for tool in tools}) == len(tools), "tools: names must be unique")
     return Request(
         system=system,
         messages=_messages(messages),
@@ -128,6 +135,7 @@ def _tool(tool: Body) -> ToolSpec:
     need_keys(function, ("name", "description", "parameters", "strict"), "tools.function")
     need(TOOL_NAME.fullmatch(str(function.get("name"))), "tools.function.name: invalid")
     schema = as_object(function.get("parameters"))
+    need_schema(schema, _KEY, "tools.function.parameters")
     return ToolSpec(function["name"], str(function.get("description", "")), schema)
 
 

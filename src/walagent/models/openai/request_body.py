@@ -1,12 +1,13 @@
 """The OpenAI Chat Completions format, outwards: a `Request` becomes a JSON body.  Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
 import orjson
 
+from walagent.errors import ModelRejectedError
 from walagent.message import (
     Json,
     Message,
@@ -20,31 +21,34 @@ from walagent.message import (
 )
 from walagent.models import prompt
 from walagent.models.openai import NAME
+from walagent.models.openai.tool_rules import is_deepseek, is_google
 from walagent.models.replies import (
     as_object,
 )
 
 OWNED = frozenset(
     {
-        "max_completion_tokens",
-        "max_tokens",
         "messages",
         "model",
         "n",
         "parallel_tool_calls",
         "stream",
+        "stream_options",
         "tool_choice",
         "tools",
     }
 )
+# What servers call the output limit.  A parameter of one of these names chooses it.
+LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 REASONING = ("reasoning_content", "reasoning")  # vLLM, llama.cpp, DeepSeek; Ollama, OpenRouter
-_OPENAI_MODEL = re.compile(r"(?:openai/)?(?:o\d|chatgpt-|gpt-(?!oss))")
-_O_SERIES = re.compile(r"(?:openai/)?o\d")
+_OPENAI_MODEL = re.compile(r"(?:[\w.-]+/)*(?:o\d|chatgpt-|gpt-(?!oss))")
+_O_SERIES = re.compile(r"(?:[\w.-]+/)*o\d")
 # These reason by default, and then reject tools in Chat Completions.
 _TOOLS_OR_REASONING = re.compile(r"(?:openai/)?gpt-(?:5\.6|6-(?:sol|luna))")
 # These write to the prompt cache for a price, and find an entry only where one was marked to end.
 _BREAKPOINTS = re.compile(r"(?:openai/)?gpt-(?:5\.[6-9]|[6-9])")
+_SKIPPED = "skip_thought_signature_validator"  # Gemini takes it for another model's call
 _CACHES = 16  # see _cache_key
 
 
@@ -57,12 +61,12 @@ def body_of(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
     Raises:
         ModelRejectedError: a parameter names a field that is ours.
     """
-    given = prompt.parameters(spec, request, OWNED)
+    given = passed_on(request, spec, OWNED)
     body = opening(request, spec, official=official)
     body["messages"] = list(_messages(request, spec, official=official))
     if request.tools:
         body["tools"] = _tools(request)
-        body["tool_choice"] = _choice(request.choice)
+        body["tool_choice"] = _choice(request.choice, spec, given)
         if not request.parallel_calls and not _O_SERIES.match(spec.model_id):
             body["parallel_tool_calls"] = False  # true is the default; the o models refuse it
         if _TOOLS_OR_REASONING.match(spec.model_id):
@@ -72,16 +76,43 @@ def body_of(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
 
 def opening(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, Any]:
     """Build the fields that do not depend on how tools are sent."""
-    newer = official or _OPENAI_MODEL.match(spec.model_id)
-    body: dict[str, Any] = {
-        "model": spec.model_id,
-        "max_completion_tokens" if newer else "max_tokens": prompt.max_tokens(spec, request),
-    }
+    body: dict[str, Any] = {"model": spec.model_id, **_limit(request, spec, official=official)}
     if official:
         body["prompt_cache_key"] = _cache_key(request)
         if not request.continues and _marks(spec, official=official):
             body["prompt_cache_options"] = {"mode": "explicit"}  # no mark behind the row
     return body
+
+
+def passed_on(request: Request, spec: ModelSpec, owned: frozenset[str]) -> dict[str, Json]:
+    """Give the parameters to lay over the body, without those that only choose the limit's name.
+
+    Raises:
+        ModelRejectedError: one of them is a field that is ours.
+    """
+    given = prompt.parameters(spec, request, owned)
+    return {key: value for key, value in given.items() if key not in LIMITS or value is None}
+
+
+def _limit(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, int]:
+    """Write the output limit under the name that the server knows, or that a parameter chooses.
+
+    A number bounds it, too; `true` chooses the name alone.
+    """
+    most = prompt.max_tokens(spec, request)
+    given = {**spec.parameters, **request.parameters}
+    for name in LIMITS:
+        chosen = given.get(name)
+        if chosen is True:
+            return {name: most}
+        if isinstance(chosen, int | float) and chosen > 0:
+            return {name: min(most, int(chosen))}
+        if chosen is not None:
+            raise ModelRejectedError(
+                f"{spec.name}: parameter {name} must be a number of tokens, true or null"
+            )
+    newer = official or _OPENAI_MODEL.match(spec.model_id)
+    return {"max_completion_tokens" if newer else "max_tokens": most}
 
 
 def system_message(text: str, spec: ModelSpec, *, official: bool) -> dict[str, Any]:
@@ -103,7 +134,7 @@ def _messages(request: Request, spec: ModelSpec, *, official: bool) -> Iterator[
         yield system_message(system, spec, official=official)
     for turn in prompt.turns(request.messages):
         if turn.role == "assistant":
-            yield from _assistant(turn, official=official)
+            yield from _assistant(turn, spec, official=official)
         else:
             yield from _user(turn)
 
@@ -123,7 +154,7 @@ def _user(turn: Message) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": "\n\n".join(words)}
 
 
-def _assistant(turn: Message, *, official: bool) -> Iterator[dict[str, Any]]:
+def _assistant(turn: Message, spec: ModelSpec, *, official: bool) -> Iterator[dict[str, Any]]:
     text = "".join(part.text for part in turn.parts if isinstance(part, Text))
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     calls = [_call(part) for part in turn.parts if isinstance(part, ToolCall)]
@@ -131,6 +162,7 @@ def _assistant(turn: Message, *, official: bool) -> Iterator[dict[str, Any]]:
         message["tool_calls"] = calls
     if not official:
         _replay_thinking(turn, message, calls)
+        _replace_missing(spec, message, calls)
     if calls or text:
         yield message
 
@@ -160,6 +192,14 @@ def _replay_thinking(turn: Message, message: dict[str, Any], calls: list[dict[st
                 pass
 
 
+def _replace_missing(spec: ModelSpec, message: dict[str, Any], calls: list[dict[str, Any]]) -> None:
+    """Fill in what a server wants back and another model did not write, or nobody kept."""
+    if calls and is_deepseek(spec):
+        message.setdefault("reasoning_content", "")
+    if calls and is_google(spec) and not any("extra_content" in call for call in calls):
+        calls[0]["extra_content"] = {"google": {"thought_signature": _SKIPPED}}
+
+
 def _tools(request: Request) -> list[dict[str, Any]]:
     return [
         {
@@ -174,12 +214,19 @@ def _tools(request: Request) -> list[dict[str, Any]]:
     ]
 
 
-def _choice(choice: ToolChoice) -> Json:
+def _choice(choice: ToolChoice, spec: ModelSpec, given: Mapping[str, Json]) -> Json:
+    if is_deepseek(spec) and choice.mode in {"required", "named"} and _thinks(spec, given):
+        return "auto"  # it refuses to be forced while it thinks; that it called is checked
     match choice.mode:
         case "named":
             return {"type": "function", "function": {"name": choice.name}}
         case mode:
             return mode
+
+
+def _thinks(spec: ModelSpec, given: Mapping[str, Json]) -> bool:
+    kind = as_object(given.get("thinking")).get("type")
+    return kind == "enabled" or ("reasoner" in spec.model_id and kind != "disabled")
 
 
 def _cache_key(request: Request) -> str:

@@ -6,7 +6,8 @@
     pace: 0.1                          # seconds between its words, while somebody reads them
     usage: {input_tokens: 100, output_tokens: 10}
     rules:                             # the first that matches answers
-      - match: refund
+      - match: refund                  # in what the user's side said
+        prompt: You triage             # in the agent's system prompt
         replies:
           - call: refund_user
             arguments: {user_id: 7}
@@ -69,12 +70,12 @@ def _script(document: Json, where: str) -> Script:
 
 
 def _rule(document: Json, where: str) -> Rule:
-    given = _fields(document, ("match", "replies"), where)
-    match given:
-        case {"match": str(text), "replies": replies}:
-            return Rule(text, _answers(replies, where))
+    given = _fields(document, ("match", "prompt", "replies"), where)
+    match {"match": "", "prompt": "", **given}:
+        case {"match": str(text), "prompt": str(prompt), "replies": replies} if text or prompt:
+            return Rule(text, _answers(replies, where), prompt)
         case _:
-            raise _wrong(where, "a text to match and a list of replies")
+            raise _wrong(where, "a text to match, in match or prompt, and a list of replies")
 
 
 def _answers(document: Json, where: str) -> tuple[Answer, ...]:

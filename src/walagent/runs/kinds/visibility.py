@@ -45,7 +45,7 @@ class Visibility:
             return await self._ask(run, version, begun=begun)
 
     async def _ask(self, run: RunSpec, version: tuple[int, int], *, begun: bool) -> bool:
-        asked = None if begun else visibility_statement(run.table, run.claim.change)
+        asked = None if begun else visibility_statement(run.table, run.claim.last)
         question = tool_calls.RowQuestion(
             run.table.relation_oid, _columns(run), *(asked or (None, None))
         )

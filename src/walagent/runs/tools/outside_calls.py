@@ -72,7 +72,7 @@ class OutsideCalls:
         _limit(callee, admission)
         if not again:
             steps.append(_intent(work))
-        context = ToolContext(None, admission.key, claim.run_id, claim.change)
+        context = ToolContext(None, admission.key, claim.run_id, claim.last)
         try:
             async with awake_for(work.tool.timeout):
                 text = text_of(await callee.call(context, work.arguments))
@@ -135,7 +135,7 @@ class OutsideCalls:
     async def read(self, work: Work) -> NewStep:
         """Execute a built-in tool that reads outside the database, and record its result."""
         callee = self.callee(work.tool)
-        context = ToolContext(None, "", work.run.run_id, work.run.claim.change)
+        context = ToolContext(None, "", work.run.run_id, work.run.claim.last)
         faults.hit("tool.started")
         try:
             async with awake_for(work.tool.timeout):

@@ -4,8 +4,8 @@ Not in the step's transaction, which can write, and not as the login: the guard'
 read-only and rolled back.  The rows are recorded like any result.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -33,12 +33,16 @@ LIMITS: Final = ReadLimits(rows=1000, cell=4000, total=1 << 20)
 _PLAIN: Final = {pgtypes.BOOL: "t".__eq__, **dict.fromkeys(pgtypes.INTEGERS, int)}
 
 
+Worker = Callable[[], AbstractAsyncContextManager[AsyncConnection[Any]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Limits of a statement, and the search path of its names."""
 
     limits: ReadLimits = LIMITS
     search_path: str = ""
+    worker: Worker | None = None  # gives the connection that creates a trampoline
 
 
 async def answer_query(
@@ -64,19 +68,21 @@ async def answer_query(
     outlet = Outlet(_ToolsReader(tools), tool.role)
     guard = Guard(conn, limits=within, search_path=path, outlet=outlet)
     try:
-        rows = await _read(conn, tool.role, guard, str(arguments["sql"]))
+        rows = await _read(conn, bounds.worker, tool.role, guard, str(arguments["sql"]))
     except StatementRefusedError as error:
         state = {"sqlstate": error.sqlstate} if error.sqlstate else {}
         return {**answer, "content": without_values(error)[:4096], "is_error": True, **state}
     return {**answer, "content": as_json(rows), "is_error": False}
 
 
-async def _read(conn: AsyncConnection[Any], role: str, guard: Guard, text: str) -> Rows:
+async def _read(
+    conn: AsyncConnection[Any], worker: Worker | None, role: str, guard: Guard, text: str
+) -> Rows:
     async def read() -> Rows:
         async with reading_as(conn, role):
             return await guard.read(text)
 
-    return await through_trampolines(read, lambda: nullcontext(conn), role=role)
+    return await through_trampolines(read, worker or (lambda: nullcontext(conn)), role=role)
 
 
 class _ToolsReader:

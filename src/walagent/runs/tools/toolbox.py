@@ -228,12 +228,17 @@ class Toolbox:
         """Execute a query in a read-only transaction, and record its rows in another."""
         async with (
             self._within(work, self.calls.connection(work.run.actor)) as tools,
-            self._pool.connection() as conn,
+            self.calls.catalog() as conn,
         ):
             faults.hit("tool.started")
-            bounds = Bounds(self._reading, work.run.authority.search_path)
+            worker = self._pool.connection if self.calls.is_one_transaction else None
+            bounds = Bounds(self._reading, work.run.authority.search_path, worker)
             content = await answer_query(
-                (conn, tools), work.tool, work.call, work.arguments, bounds
+                (conn, tools),
+                work.tool,
+                work.call,
+                work.arguments,
+                bounds,
             )
         faults.hit("tool.done")
         return await self._steps.record(work, await self._steps.judge(work, content))
@@ -281,7 +286,7 @@ class Toolbox:
 
     async def _sql_call(self, work: Work) -> NewStep:
         target, authority, tool = work.run.table, work.run.authority, work.tool
-        text, parameter = statement_of(tool, target, work.arguments, work.run.claim.change)
+        text, parameter = statement_of(tool, target, work.arguments, work.run.claim.last)
         builtin = tool.kind == "builtin"
         statement = tool_calls.ToolStatement(
             text,
@@ -330,7 +335,7 @@ class Toolbox:
     ) -> dict[str, Json]:
         """Call a function in the step's transaction, within a savepoint."""
         claim, call = work.run.claim, work.call
-        context = ToolContext(session, key, claim.run_id, claim.change)
+        context = ToolContext(session, key, claim.run_id, claim.last)
         try:
             async with session.transaction():
                 text = text_of(await function.call(context, work.arguments))

@@ -54,7 +54,7 @@ class Work:
     @property
     def arguments(self) -> dict[str, Json]:
         """The arguments, with those that are bound to the change."""
-        return bound(self.tool, self.call, self.run.claim.change)
+        return bound(self.tool, self.call, self.run.claim.last)
 
 
 def failed(call: ToolCall, text: str) -> dict[str, Json]:

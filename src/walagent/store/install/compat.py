@@ -27,8 +27,8 @@ async def install_pgagentos(conn: Connection) -> None:
             f"the database has schemas of another program: {', '.join(others)}",
             hint="Drop or rename them, or install into another database.",
         )
-    text = files("walagent").joinpath("compat", "pgagentos.sql").read_bytes()
-    await conn.execute(text)
+    for name in ("pgagentos.sql", "pgagentos_administration.sql"):
+        await conn.execute(files("walagent").joinpath("compat", name).read_bytes())
 
 
 async def remove_pgagentos(conn: Connection) -> list[str]:

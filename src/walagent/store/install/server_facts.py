@@ -33,6 +33,7 @@ class ServerFacts:
     superuser: bool
     migrated: bool
     standby_slots: str | None = None  # synchronized_standby_slots; None: no such setting
+    synchronous_names: str = ""  # synchronous_standby_names
     # The functions that write a logical message, and whether anyone, and this role, may call them.
     message_functions: str = ""
     anyone_may_send: bool = False

@@ -8,7 +8,7 @@ again.
 
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -164,10 +164,23 @@ class ToolConnection:
 
 
 class ToolConnections:
-    """A pool of connections of the tools' login, and that of the worker."""
+    """A pool of connections of the tools' login, and that of the worker.
 
-    def __init__(self, worker: Pool, pool: Pool, login: ToolsLogin) -> None:
+    Args:
+        catalog: gives a connection on which statements are checked, of the worker's login; default
+            one of the worker's.  It is given if all others are in one transaction, of a trial.
+    """
+
+    def __init__(
+        self,
+        worker: Pool,
+        pool: Pool,
+        login: ToolsLogin,
+        catalog: Callable[[], AbstractAsyncContextManager[Connection]] | None = None,
+    ) -> None:
         self.worker = worker
+        self.catalog = catalog or worker.connection
+        self.is_one_transaction = catalog is not None
         self._pool = pool
         self._login = login
 

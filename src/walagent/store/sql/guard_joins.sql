@@ -1,4 +1,5 @@
--- The catalog's facts for the check for repeated rows: relations with columns and unique keys, comparisons, totals, enum values.
+-- The catalog's facts for the checks of statements: relations with columns and unique keys, columns that
+-- are never NULL, comparisons, totals, enum values.
 select 'relation', c.oid::int8, n.nspname, c.relname,
        (select coalesce(jsonb_object_agg(a.attnum, a.attname), '{}')
           from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
@@ -8,6 +9,11 @@ select 'relation', c.oid::int8, n.nspname, c.relname,
            and i.indpred is null and i.indexprs is null and i.indnkeyatts = i.indnatts)
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
  where c.oid = any (%(relations)s::oid[]) and n.nspname not in ('pg_catalog', 'information_schema')
+union all
+select 'filled', a.attrelid::int8, null, null, jsonb_agg(a.attnum), null
+  from pg_attribute a
+ where a.attrelid = any (%(relations)s::oid[]) and a.attnum > 0 and a.attnotnull
+ group by a.attrelid
 union all
 select 'operator', o.oid::int8, null, o.oprname, null, null
   from pg_operator o

@@ -4,6 +4,7 @@ select a.id,
        a.name,
        a.relation::text as relation,
        a.ops,
+       a.turns is not null as in_threads,
        c.oid is not null as has_table,
        coalesce(v.definition -> 'key_columns' <> '[]', false) as has_key,
        coalesce((select jsonb_object_agg(f.attname, case when b.oid is null then format_type(t.oid, f.atttypmod)

@@ -52,6 +52,10 @@ select jsonb_build_object(
                                              join pg_attribute a on a.attrelid = f.conrelid and a.attnum = k.attnum),
                           'schema', tn.nspname,
                           'table', t.relname,
+                          'quoted', concat_ws('.', quote_ident(tn.nspname), quote_ident(t.relname)),
+                          'quoted_to', (select jsonb_agg(quote_ident(a.attname) order by k.ord)
+                                          from unnest(f.confkey) with ordinality as k (attnum, ord)
+                                               join pg_attribute a on a.attrelid = f.confrelid and a.attnum = k.attnum),
                           'to', (select jsonb_agg(a.attname order by k.ord)
                                    from unnest(f.confkey) with ordinality as k (attnum, ord)
                                         join pg_attribute a on a.attrelid = f.confrelid and a.attnum = k.attnum)) order by f.conname)

@@ -18,6 +18,7 @@ select current_setting('server_version_num')::integer as version,
        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
                 where n.nspname = 'agent' and c.relname = 'run') as migrated,
        (select setting from pg_settings where name = 'synchronized_standby_slots') as standby_slots,
+       current_setting('synchronous_standby_names') as synchronous_names,
        messages.functions as message_functions,
        messages.anyone as anyone_may_send,
        messages.role as role_may_send

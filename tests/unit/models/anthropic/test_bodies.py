@@ -29,7 +29,7 @@ from walagent.models.anthropic.response_body import reply_of
 SPEC = ModelSpec("m", "anthropic", "claude-x", max_output_tokens=1_000)
 TOOLS = (
     ToolSpec("find", "Find it.", {"type": "object", "properties": {"q": {"type": "string"}}}),
-    ToolSpec("stop", "Stop.", {"type": "object"}),
+    ToolSpec("stop", "Stop.", {"type": "object", "properties": {}}),
 )
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "sig"}
 MESSAGES = (

@@ -84,11 +84,36 @@ def test_an_unsure_value_is_left_out_and_an_unsure_tool_is_not_called() -> None:
     assert arguments == {"reason": "not sure enough: other 60%, refund 40%. “I want my money back”"}
 
 
+@pytest.mark.parametrize(
+    ("name", "confidence", "called"),
+    [
+        ("refund", 0.55, "escalate_to_human"),
+        ("refund", 0.79, "escalate_to_human"),
+        ("refund", 0.81, "refund"),
+        ("find", 0.55, "find"),
+        ("escalate_to_human", 0.55, "escalate_to_human"),
+    ],
+)
+def test_of_two_tools_one_that_writes_needs_a_margin(
+    name: str, confidence: float, called: str
+) -> None:
+    """The better one of two is always above a half; what only reads, or holds back, may be."""
+    find = replace(tool("find"), reads=True)
+    found = calls(asking(REFUND, find, ESCALATE), chose(name, confidence))
+    assert [each for each, _ in found] == [called]
+    lower = PlanSettings(margin=0.5)
+    assert calls(asking(REFUND, ESCALATE), chose("refund", 0.55), settings=lower) == [
+        ("refund", {})
+    ]
+
+
 def test_the_threshold_and_the_fallback_are_settings() -> None:
     """An agent may be bolder, or fall back on another tool."""
     choices = chose("refund", 0.4)
-    assert calls(asking(*TOOLS), choices, settings=PlanSettings(0.3)) == [("refund", {})]
-    assert calls(asking(*TOOLS), choices, settings=PlanSettings(0.5, "close")) == [("close", {})]
+    assert calls(asking(*TOOLS), choices, settings=PlanSettings(0.3, 0.4)) == [("refund", {})]
+    assert calls(asking(*TOOLS), choices, settings=PlanSettings(fallback="close")) == [
+        ("close", {})
+    ]
 
 
 def test_without_a_fallback_nothing_is_called() -> None:

@@ -32,7 +32,7 @@ SPEC = ModelSpec("m", "openai", "gpt-x", max_output_tokens=1_000)
 LOCAL = ModelSpec("m", "openai", "llama3.3:70b")
 TOOLS = (
     ToolSpec("find", "Find it.", {"type": "object", "properties": {"q": {"type": "string"}}}),
-    ToolSpec("stop", "Stop.", {"type": "object"}),
+    ToolSpec("stop", "Stop.", {"type": "object", "properties": {}}),
 )
 MESSAGES = (
     Message("user", (Text("where?"),)),
@@ -99,6 +99,9 @@ def test_results_stand_directly_after_their_call_and_words_after_them() -> None:
         ("gpt-4o", True, "max_completion_tokens"),
         ("anything", True, "max_completion_tokens"),
         ("openai/gpt-5", False, "max_completion_tokens"),
+        ("azure/gpt-5-mini", False, "max_completion_tokens"),
+        ("openrouter/openai/gpt-5", False, "max_completion_tokens"),
+        ("groq/openai/gpt-oss-20b", False, "max_tokens"),
         ("o3-mini", False, "max_completion_tokens"),
         ("gpt-oss:20b", False, "max_tokens"),
         ("llama3.3:70b", False, "max_tokens"),
@@ -206,6 +209,71 @@ def test_parameters_are_laid_over_the_body() -> None:
         body_of(request(parameters={"n": 5}), SPEC, official=True)
 
 
+@pytest.mark.parametrize("name", ["tool_choice", "tools", "parallel_tool_calls", "max_tokens"])
+def test_null_takes_out_a_field_that_is_ours(name: str) -> None:
+    """Gateways refuse fields that others need."""
+    given = request(parallel_calls=False)
+    assert name in body_of(given, LOCAL, official=False)
+    given = request(parallel_calls=False, parameters={name: None})
+    assert name not in body_of(given, LOCAL, official=False)
+    for needed in ("messages", "model"):
+        with pytest.raises(ModelRejectedError, match=f"{needed} cannot be removed"):
+            body_of(request(parameters={needed: None}), LOCAL, official=False)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({}, {"max_tokens": 4096}),
+        ({"max_completion_tokens": True}, {"max_completion_tokens": 4096}),
+        ({"max_completion_tokens": 500}, {"max_completion_tokens": 500}),
+        ({"max_completion_tokens": 9_000}, {"max_completion_tokens": 4096}),
+        ({"max_tokens": None, "max_completion_tokens": 500}, {"max_completion_tokens": 500}),
+        ({"max_output_tokens": True}, {"max_output_tokens": 4096}),
+        ({"max_tokens": None}, {}),
+    ],
+    ids=str,
+)
+def test_a_parameter_chooses_the_name_of_the_output_limit(
+    parameters: dict[str, Json], expected: dict[str, Json]
+) -> None:
+    """A gateway hides a model that knows only one of them."""
+    spec = ModelSpec("m", "openai", "prod-chat", parameters=parameters)
+    for write in (body_of, calls_by_schema.body_of):
+        body = write(request(), spec, official=False)
+        assert {key: value for key, value in body.items() if key.startswith("max")} == expected
+    with pytest.raises(ModelRejectedError, match="number of tokens, true or null"):
+        body_of(request(parameters={"max_tokens": "many"}), LOCAL, official=False)
+
+
+def test_deepseek_and_gemini_get_back_what_they_insist_on() -> None:
+    """Also for a call that another model made, or whose reasoning was not kept."""
+    deepseek = ModelSpec("m", "openai", "deepseek-chat")
+    gemini = ModelSpec("m", "openai", "google/gemini-3-pro")
+    sent = body_of(request(), deepseek, official=False)["messages"]
+    assert [message.get("reasoning_content") for message in sent if "tool_calls" in message] == [""]
+    sent = body_of(request(), gemini, official=False)["messages"]
+    (calls,) = [message["tool_calls"] for message in sent if "tool_calls" in message]
+    signature = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+    assert [call.get("extra_content") for call in calls] == [signature, None]
+
+
+def test_deepseek_is_not_forced_while_it_thinks() -> None:
+    """It refuses; that it called is checked."""
+    forced = request(choice=ToolChoice("named", "find"))
+    for model_id, thinking, expected in (
+        ("deepseek-reasoner", None, "auto"),
+        ("deepseek-v4", {"type": "enabled"}, "auto"),
+        (
+            "deepseek-reasoner",
+            {"type": "disabled"},
+            body_of(forced, LOCAL, official=False)["tool_choice"],
+        ),
+    ):
+        spec = ModelSpec("m", "openai", model_id, parameters={"thinking": thinking})
+        assert body_of(forced, spec, official=False)["tool_choice"] == expected
+
+
 def test_a_transcript_keeps_its_prefix_byte_for_byte() -> None:
     """Prompt caches match bytes."""
     example = Example("t", "find", {"b": 1, "a": 2})
@@ -304,6 +372,19 @@ CALL = {"id": "c", "function": {"name": "find", "arguments": "{}"}}
         ({"content": ""}, "length", Stop.LENGTH),
         ({"content": None, "refusal": "no"}, "stop", Stop.REFUSAL),
         ({"content": None}, "content_filter", Stop.REFUSAL),
+        ({"content": "x"}, None, Stop.END),
+        ({"content": "x"}, "", Stop.END),
+        ({"tool_calls": [CALL]}, None, Stop.TOOL),
+        ({"tool_calls": [CALL]}, "", Stop.TOOL),
+        ({"tool_calls": [CALL]}, "eos", Stop.TOOL),
+        ({"content": "x"}, "eos", Stop.END),
+        ({"content": "x"}, "end_turn", Stop.END),
+        ({"tool_calls": [CALL]}, "tool_use", Stop.TOOL),
+        ({"content": "x"}, "STOP", Stop.END),
+        ({"content": "x"}, "MAX_TOKENS", Stop.LENGTH),
+        ({"content": "x"}, "model_length", Stop.LENGTH),
+        ({"content": "x"}, "SAFETY", Stop.REFUSAL),
+        ({"function_call": CALL["function"]}, "function_call", Stop.TOOL),
     ],
     ids=str,
 )
@@ -315,7 +396,10 @@ def test_every_reason_to_stop_has_a_meaning(message: Json, reason: str, stop: St
 @pytest.mark.parametrize(
     "given",
     [
-        answer({"content": "x"}, None),
+        answer({"content": ""}, None),
+        answer({"content": None, "tool_calls": []}, ""),
+        answer({"content": "x"}, 7),
+        answer({"content": "x"}, "error"),
         answer({"content": "x"}, "insufficient_system_resource"),
         answer("x"),
         {"choices": []},
@@ -368,9 +452,18 @@ def test_text_in_pieces_is_joined() -> None:
     ("given", "expected"),
     [
         ({"error": {"code": 429, "message": "slow"}}, (429, "", "slow")),
+        ({"error": {"code": "429", "message": "slow"}}, (429, "", "slow")),
         ({"error": {"code": "busy", "message": "slow"}}, (None, "busy", "slow")),
-        ({"error": {"message": "slow"}}, (None, "error", "slow")),
-        ({"choices": [{}], "error": {"message": "x"}}, None),
+        ({"error": {"message": "slow"}}, (None, "", "slow")),
+        ({"error": "slow"}, (None, "", "slow")),
+        ([{"error": {"code": 400, "status": "X", "message": "no"}}], (400, "X", "no")),
+        ({"choices": [{}], "error": {"message": "x"}}, (None, "", "x")),
+        (
+            {"choices": [{"finish_reason": "error", "error": {"code": 502, "message": "x"}}]},
+            (502, "", "x"),
+        ),
+        ({"choices": None, "error": {"message": "x"}}, (None, "", "x")),
+        (answer({"content": "x"}, error={"message": "x"}), None),
         ({"error": None}, None),
         (None, None),
     ],
@@ -378,4 +471,71 @@ def test_text_in_pieces_is_joined() -> None:
 )
 def test_an_error_in_a_successful_answer_is_found(given: Json, expected: Json) -> None:
     """Gateways answer 200 when the provider behind them failed."""
-    assert error_body(given) == expected
+    found = error_body(given)
+    assert (found and (found.status, found.code, found.message)) == expected
+
+
+USAGES: list[tuple[dict[str, Json], Usage]] = [
+    ({"prompt_tokens": 5.0, "completion_tokens": 3.0}, Usage(5, 0, 0, 3)),
+    ({"input_tokens": 5, "output_tokens": 3}, Usage(5, 0, 0, 3)),
+    (
+        {"input_tokens": 5, "output_tokens": 3, "cache_read_input_tokens": 7},
+        Usage(5, 7, 0, 3),
+    ),
+    (
+        {
+            "prompt_tokens": 50,
+            "completion_tokens": 30,
+            "total_tokens": 80,
+            "prompt_cache_hit_tokens": 40,
+            "prompt_cache_miss_tokens": 10,
+        },
+        Usage(10, 40, 0, 30),
+    ),
+    ({"prompt_cache_hit_tokens": 40, "prompt_cache_miss_tokens": 10}, Usage(10, 40)),
+    ({"prompt_tokens": 50, "cached_tokens": 20}, Usage(30, 20)),
+    ({"input_tokens": 50, "input_tokens_details": {"cached_tokens": 20}}, Usage(30, 20)),
+    ({"prompt_tokens": 50, "prompt_tokens_details": {"cache_read_tokens": 20}}, Usage(30, 20)),
+    (
+        {
+            "promptTokenCount": 50,
+            "candidatesTokenCount": 5,
+            "thoughtsTokenCount": 7,
+            "totalTokenCount": 62,
+        },
+        Usage(50, 0, 0, 12),
+    ),
+    ({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 30}, Usage(5, 0, 0, 25)),
+]
+
+
+@pytest.mark.parametrize(("usage", "expected"), USAGES, ids=str)
+def test_counts_have_several_names(usage: Json, expected: Usage) -> None:
+    """A count that is not found is charged at the full price, or not at all."""
+    assert read(answer({"content": "x"}, usage=usage)).usage == expected
+
+
+def test_an_answer_that_cannot_be_used_has_its_usage() -> None:
+    """The provider charges for it, so budgets count it."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 20}
+    for given in (answer({"content": "x"}, "abort", usage=usage), {"usage": usage}):
+        with pytest.raises(ModelUnavailableError) as caught:
+            read(given)
+        assert caught.value.usage == Usage(100, 0, 0, 20)
+
+
+def test_usage_stands_in_several_places() -> None:
+    """Groq has it under a name of its own, Moonshot in the choice."""
+    counts = {"prompt_tokens": 1, "completion_tokens": 2}
+    given = answer({"content": "x"}, x_groq={"usage": counts})
+    assert read(given).usage == Usage(1, 0, 0, 2)
+    given = answer({"content": "x"})
+    given["choices"][0]["usage"] = counts
+    assert read(given).usage == Usage(1, 0, 0, 2)
+
+
+def test_a_filter_that_stopped_an_answer_is_named() -> None:
+    """Half a text does not say that it is one."""
+    assert read(answer({"content": "half"}, "content_filter")).why == "content_filter"
+    assert read(answer({"content": "half"}, "SAFETY")).why == "safety"
+    assert not read(answer({"content": "whole"})).why

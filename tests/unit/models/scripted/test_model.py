@@ -204,3 +204,25 @@ def test_a_scripted_model_without_a_script_is_refused(tmp_path: Path) -> None:
     missing = ModelSpec("trial", "scripted", "x", parameters={"script": str(tmp_path / "no")})
     with pytest.raises(ConfigError, match="cannot be read"):
         build_model(missing, environ={})
+
+
+async def test_a_rule_can_be_for_one_agent(tmp_path: Path) -> None:
+    """By its prompt, with or without a word of the user; each turn of a thread starts anew."""
+    script = tmp_path / "script.yaml"
+    script.write_text(
+        "rules:\n"
+        "- {prompt: You triage, match: refund, replies: [Refunding.]}\n"
+        "- {prompt: You sort, replies: [Sorted.]}\n"
+        "replies: [Anybody.]\n"
+    )
+    model = ScriptedModel.of(read_script(script))
+    later = (*ASKED, Message("assistant", (Text("So."),)), Message("user", (Text("And now?"),)))
+    for system, said, text in (
+        ("You triage.", ASKED, "Refunding."),
+        ("You sort.", later, "Sorted."),
+        ("You write.", ASKED, "Anybody."),
+    ):
+        assert (await model.complete(Request(system, said))).text == text
+    script.write_text("rules: [{replies: [x]}]")
+    with pytest.raises(ConfigError, match="match or prompt"):
+        read_script(script)

@@ -1,0 +1,109 @@
+"""The rule that PostgreSQL stores for a statement that has run, and the catalog's facts for it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Final
+
+from psycopg import sql
+
+from walagent.ask.fanout.joins import constants, numbers, relations
+from walagent.ask.fanout.levels import Filter, LevelFacts
+from walagent.ask.fanout.rule import Item, read_rule
+from walagent.guard.query import Connection, Guard
+from walagent.guard.statement import read_statement
+from walagent.store.queries import query
+
+SECONDS: Final = 2  # for one look at the data
+LOOKED_AT: Final = 100_000  # rows of a table that are looked at
+_LONGEST: Final = 1_000_000  # characters of a rule; a longer one would hold all others up
+_OPERATORS: Final = {
+    "=": sql.SQL("="),
+    "<>": sql.SQL("<>"),
+    "<": sql.SQL("<"),
+    "<=": sql.SQL("<="),
+    ">": sql.SQL(">"),
+    ">=": sql.SQL(">="),
+    "is null": sql.SQL("is null"),
+    "is not null": sql.SQL("is not null"),
+}
+_VIEW: Final = "walagent_joins"
+_RULE: Final = """
+select ev_action::text from pg_rewrite where ev_class = 'pg_temp.walagent_joins'::regclass
+"""
+
+Names = dict[int, tuple[str, str, dict[int, str]]]  # schema, name and columns of a relation
+
+
+@asynccontextmanager
+async def undone(conn: Connection, search_path: str, mode: str) -> AsyncGenerator[None]:
+    """Open a transaction that is always rolled back, and that takes no time to speak of."""
+    await conn.execute(f"begin transaction {mode}".encode())
+    try:
+        await conn.execute(
+            "select set_config('search_path', %s, true),"
+            " set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true),"
+            " set_config('standard_conforming_strings', 'on', true),"
+            " set_config('row_security', 'on', true), set_config('jit', 'off', true),"
+            " set_config('client_min_messages', 'error', true)",
+            [search_path, f"{SECONDS}s", f"{SECONDS}s"],
+        )
+        yield
+    finally:
+        if not conn.closed:
+            await conn.rollback()
+
+
+async def read_stored(conn: Connection, text: str) -> Sequence[Item]:
+    """Let PostgreSQL make a rule of the statement, as the guard did."""
+    view = read_statement(text).wrapped(f"create temp view {_VIEW} as select")
+    await conn.execute(view.encode(), binary=True)  # by the extended protocol: one statement
+    row = await (await conn.execute(_RULE)).fetchone()
+    if row is None or len(row[0]) > _LONGEST:
+        return ()
+    return await asyncio.to_thread(read_rule, row[0])
+
+
+async def read_facts(conn: Connection, rule: Sequence[Item]) -> tuple[LevelFacts, Names]:
+    """Ask the catalog about what the rule mentions."""
+    asked = {
+        "relations": list(relations(rule)),
+        "operators": list(numbers(rule, "opno")),
+        "functions": list(numbers(rule, "aggfnoid")),
+        "values": list(constants(rule)),
+    }
+    cursor = await conn.execute(query("guard_joins"), asked)
+    names: Names = {}
+    keys: dict[int, list[frozenset[int]]] = {}
+    operators: dict[int, str] = {}
+    totals: dict[int, str] = {}
+    labels: dict[tuple[int, int], str] = {}
+    filled: dict[int, frozenset[int]] = {}
+    for kind, oid, schema, name, columns, unique in await cursor.fetchall():
+        match kind:
+            case "relation":
+                names[oid] = schema, name, {int(n): column for n, column in columns.items()}
+                keys[oid] = [frozenset(key) for key in unique]
+            case "filled":
+                filled[oid] = frozenset(columns)
+            case "operator":
+                operators[oid] = name
+            case "total":
+                totals[oid] = name
+            case _:
+                labels[unique, oid] = name
+    return LevelFacts(keys, operators, totals, labels, filled), names
+
+
+def condition(each: Filter, columns: Mapping[int, str]) -> sql.Composable:
+    """Write a condition on a column as SQL."""
+    column, operator = sql.Identifier(columns[each.column]), _OPERATORS[each.operator]
+    value = sql.SQL("") if each.value is None else sql.Literal(each.value)
+    return sql.SQL("{} {} {}").format(column, operator, value)
+
+
+async def holds(guard: Guard, asked: sql.Composable) -> bool:
+    """Return whether the data say yes; call it in a read-only transaction."""
+    text = sql.SQL("select ({})::text").format(asked).as_string(guard.conn)
+    async with aclosing(guard.stream(text)) as found:
+        return [row async for row in found] == [("true",)]

@@ -1,0 +1,1 @@
+var e=/(?![\t\n])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;function t(t){return t.replace(e,e=>`\\u{${e.codePointAt(0)?.toString(16)}}`)}export{t};
