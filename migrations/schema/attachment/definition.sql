@@ -358,6 +358,10 @@ begin
         new.search_path := coalesce(new.search_path, (select string_agg(quote_ident(s), ', ' order by n)
                                                         from unnest(_schemas) with ordinality as x (s, n)), '');
     end if;
+    if not exists (select from pg_catalog.pg_roles r where r.rolname = new.run_as) then
+        raise exception 'run_as: role "%" does not exist', new.run_as
+            using errcode = '42704', hint = format('Run create role %I, or set another run_as.', new.run_as);
+    end if;
     if not pg_has_role(current_user, new.run_as, 'member') then
         raise exception 'must be a member of role "%" to attach an agent that runs as it', new.run_as
             using errcode = '42501';

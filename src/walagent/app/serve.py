@@ -328,7 +328,9 @@ class _Daemon:
             mounted=mounted,
             hosts=hosts_of(http.host, http.public_url, http.hosts),
         )
-        await serve_http(app, http.host, http.port, self.hooks.on_listening)
+        # Under systemd a configured port is what probes ask.
+        fixed = self.systemd.address and self.reader and "port" in http.model_fields_set
+        await serve_http(app, http.host, http.port, self.hooks.on_listening, fixed=bool(fixed))
 
     async def _slack(self) -> None:
         """Receive pressed buttons; if the database is unavailable, a person presses again."""

@@ -326,7 +326,10 @@ async def _assume(conn: Connection, role: str) -> None:
     )
     row = await found.fetchone()
     if row is None:
-        raise PreconditionError(f'role "{role}" does not exist', hint=how_to_make(role))
+        raise PreconditionError(
+            f'role "{role}" does not exist',
+            hint=f"Run walagent database setup, which creates it; or: {how_to_make(role)}",
+        )
     is_me, is_member = row
     if not (is_me or is_member):
         raise PreconditionError(

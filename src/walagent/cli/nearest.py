@@ -7,6 +7,11 @@ from typing import Final
 from walagent.cli.commands import MOVED, walk
 
 _LEAST: Final = 0.7  # 1: equal but for the order of words and a plural
+# What other programs call it.
+_MEANT: Final = {
+    "logs": "runs list", "log": "runs list", "ps": "status", "info": "status", "health": "status",
+    "start": "run", "up": "run", "install": "init", "remove": "database uninstall",
+}  # fmt: skip
 _FULL: Final = 0.1  # weight of the whole path: among equals, the group that was typed wins
 
 
@@ -16,6 +21,8 @@ def nearest(typed: str, group: Sequence[str] = ()) -> str | None:
     Args:
         group: the group in which it was typed.
     """
+    if not group and typed.lower() in _MEANT:
+        return _MEANT[typed.lower()]
     names = {" ".join(path): [path[-1], " ".join(path)] for path, _ in walk()}
     for old, new in MOVED.items():
         names.setdefault(new, []).append(old)

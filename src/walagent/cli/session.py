@@ -22,7 +22,8 @@ from walagent.config.loading import load_config
 from walagent.errors import PreconditionError, WalagentError
 from walagent.postgres.quoting import quote_text
 from walagent.store.checkpoint import slot_of_database
-from walagent.store.errors import FORBIDDEN, NOT_MIGRATED, translating
+from walagent.store.errors import FORBIDDEN, MIGRATE, NOT_MIGRATED, translating
+from walagent.store.install.migrate import plan_migration
 from walagent.store.people.listings import Connection
 from walagent.store.people.privileges import DeniedRight, denied_right
 from walagent.store.sessions.acting import identity_of_token
@@ -128,8 +129,10 @@ class CliSession:
         except PreconditionError as error:
             if error.sqlstate == FORBIDDEN and not error.hint:
                 hint = await _lacking(dsn, login, str(error))
-            elif self.dbname or places.embedded is None or error.sqlstate not in NOT_MIGRATED:
+            elif error.sqlstate not in NOT_MIGRATED:
                 raise
+            elif self.dbname or places.embedded is None:
+                hint = await _unprepared(dsn) or error.hint
             else:
                 hint = _OTHERS
             raise PreconditionError(str(error), hint=hint, sqlstate=error.sqlstate) from error
@@ -152,6 +155,18 @@ async def _lacking(dsn: str, login: str, message: str) -> str:
         f" select agent.grant_viewer({quote_text(login)}),"
         " or grant_member, grant_approver, grant_developer."
     )
+
+
+async def _unprepared(dsn: str) -> str:
+    """Say how a database gets the schema that it lacks; "" if it has it."""
+    with suppress(Error, WalagentError):
+        async with await connect(dsn, application="walagent cli") as conn:
+            try:
+                plan = await plan_migration(conn)
+            except PreconditionError as error:
+                return error.hint
+            return "Run walagent init." if plan.is_new else MIGRATE if plan else ""
+    return ""
 
 
 def _who_grants(right: DeniedRight, login: str) -> str:

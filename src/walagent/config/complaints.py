@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from walagent.config.expected import expected, keys_at, schema_at
+from walagent.config.expected import expected, keys_at, of_pattern, schema_at
 from walagent.config.root import Config
 from walagent.errors import ConfigError
 from walagent.message import Json
@@ -75,6 +75,8 @@ def _sentence(details: ErrorDetails, path: Path) -> str:
     if _VALUE.fullmatch(kind) and not is_key and (schema := schema_at(Config, path)) is not None:
         quotes = "; put it in quotes" if kind == "string_type" else ""
         return expected(schema) + quotes
+    if kind == "string_pattern_mismatch":
+        return of_pattern(str(details.get("ctx", {}).get("pattern", "")))
     message = details["msg"].removeprefix("Value error, ")
     message = message.replace("Input should", "must").replace(" should ", " must ")
     return message[:1].lower() + message[1:]

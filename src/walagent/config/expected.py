@@ -6,6 +6,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+_PATTERNS: Final = {
+    "^[a-z0-9_]{1,63}$": "must have only a-z, 0-9 and _, up to 63: a slot's name is lower case",
+}
 Schema = Mapping[str, Any]
 
 _NOUNS: Final = {
@@ -29,10 +32,23 @@ def expected(schema: Schema) -> str:
             return "must be a time such as 30s, 2 minutes or 7 days"
         case {"enum": [*_]} | {"const": _}:
             return f"must be {_words(schema)}"
+        case {"type": "string", "pattern": str(pattern)}:
+            return of_pattern(pattern)
         case {"type": str(kind)}:
             return f"must be {_NOUNS[kind]}{_range(schema)}"
         case _:
             return "must be a mapping"
+
+
+def of_pattern(pattern: str) -> str:
+    """Say in words what a regular expression of the configuration accepts."""
+    if pattern in _PATTERNS:
+        return _PATTERNS[pattern]
+    if pattern.startswith("^https?://"):
+        return "must be a URL that begins with http:// or https:// and has a host"
+    first = "A-Z and a-z" if "A-Z" in pattern else "a-z"
+    also = "".join(mark for mark in "_.-" if mark in pattern.rpartition("]")[0])
+    return f"must begin with {first}, and have only {first}, 0-9{f' and {also}' if also else ''}"
 
 
 def choices(schema: Schema) -> Sequence[str]:

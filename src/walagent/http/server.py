@@ -38,6 +38,8 @@ async def serve_http(
     host: str,
     port: int,
     on_listening: Callable[[str, int], None] = lambda _host, _port: None,
+    *,
+    fixed: bool = False,
 ) -> None:
     """Serve *app* until cancelled, on *port* or, if it is in use, on one of the next ones.
 
@@ -45,11 +47,12 @@ async def serve_http(
 
     Args:
         on_listening: called with the address when requests are accepted.
+        fixed: whether no other port will do: a probe would ask another process.
 
     Raises:
         ConfigError: the address is not available; the hint has the fix.
     """
-    sockets = await listen_near(host, port)
+    sockets = await (listen(host, port) if fixed else listen_near(host, port))
     on_listening(host, sockets[0].getsockname()[1])
     await serve_on(app, sockets)
 

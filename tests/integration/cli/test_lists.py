@@ -284,7 +284,7 @@ def test_a_database_that_was_never_prepared_says_so(server: str, tmp_path: Path)
     """With the command that prepares it."""
     ended = User(tmp_path, server).types("runs")
     assert ended.code == 3
-    assert "walagent database migrate" in ended.err
+    assert "walagent init" in ended.err
 
 
 def test_a_key_of_another_type_is_named(user: User) -> None:

@@ -531,6 +531,8 @@ def test_the_login_that_lacks_replication_is_named(server: str, tmp_path: Path) 
         conn.execute(f"create role {name} login".encode())
         try:
             dsns = {"DATABASE_REPLICATION_URL": make_conninfo(dsn, user=name)}
-            assert f"ALTER ROLE {name} REPLICATION" in User(tmp_path, dsn, dsns).types("doctor").out
+            assert (
+                f'ALTER ROLE "{name}" REPLICATION' in User(tmp_path, dsn, dsns).types("doctor").out
+            )
         finally:
             conn.execute(f"drop role {name}".encode())

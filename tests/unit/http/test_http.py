@@ -18,7 +18,7 @@ from walagent.errors import ConfigError
 from walagent.http.health import unready_reasons
 from walagent.http.limits import known_of
 from walagent.http.routes import build_app
-from walagent.http.server import listen, listen_near, serve_on
+from walagent.http.server import listen, listen_near, serve_http, serve_on
 
 
 @dataclass
@@ -190,6 +190,15 @@ async def test_a_daemon_takes_another_port_than_one_in_use() -> None:
     (other,) = await listen_near("127.0.0.1", port)
     assert port < other.getsockname()[1] < port + 20
     other.close()
+    taken.close()
+
+
+async def test_a_fixed_port_that_is_in_use_is_refused() -> None:
+    """A probe would ask the process that has it."""
+    (taken,) = await listen("127.0.0.1", 0)
+    port: int = taken.getsockname()[1]
+    with pytest.raises(ConfigError, match="Address already"):
+        await serve_http(build_app(State(), CollectorRegistry()), "127.0.0.1", port, fixed=True)
     taken.close()
 
 

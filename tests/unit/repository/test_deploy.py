@@ -256,6 +256,21 @@ def test_compose_listens_on_this_machine_only() -> None:
             assert port.startswith("127.0.0.1:")
 
 
+def test_compose_publishes_the_console_that_the_daemon_serves() -> None:
+    """An address inside of the container that nobody outside reaches is none."""
+    daemon = _compose()["services"]["walagent"]
+    address = daemon["command"][daemon["command"].index("--http") + 1]
+    host, _, port = address.partition(":")
+    assert host == "0.0.0.0"  # noqa: S104 - of the container
+    assert f"127.0.0.1:{port}:{port}" in daemon["ports"]
+    assert f"127.0.0.1:{port}/healthz" in (ROOT / "Dockerfile").read_text()
+
+
+def test_compose_does_not_start_for_ever_what_a_person_must_fix() -> None:
+    """Exit codes 2 and 3 come again at each start."""
+    assert re.fullmatch(r"on-failure:\d", _compose()["services"]["walagent"]["restart"])
+
+
 def test_docker_accepts_the_compose_file() -> None:
     """The client reads the file and fills in the secret."""
     if not _docker("compose", "version"):

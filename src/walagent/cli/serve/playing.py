@@ -66,6 +66,7 @@ async def _play(session: CliSession, model: ModelChoice, assets: Path | None) ->
 
     async with prepared(session) as places:
         async with session.connect(places) as conn:
+            session = await session.with_slot(conn)
             await prepare(conn, model)
         hooks = Hooks(lambda: ready("reader"), listening, mount)
         await serve(session.config, places, hooks)

@@ -85,7 +85,12 @@ def new_(  # noqa: PLR0913 - its options
     choice = Choice(_without_password(stored), chosen_model, chosen_table, instructions, columns)
     text = file_of(choice)
     parse_text(text, str(out), environment)  # an error here is a bug
-    out.write_text(text, "utf-8")
+    try:
+        out.write_text(text, "utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f'cannot write "{out}": {error.strerror}', hint="Use --out to name another file."
+        ) from error
     _report(choice, out, place, dbname)
 
 

@@ -56,10 +56,10 @@ async def plan_migration(conn: Connection, files: SchemaFiles | None = None) -> 
         )
     if applied == {} and not state.is_empty:
         left = ", ".join(state.left)
-        raise PreconditionError(f"walagent was removed incompletely: {left} is left", hint=REMOVE)
+        raise PreconditionError(f"walagent was removed incompletely: {left} exists", hint=REMOVE)
     if applied is None or (applied and state.missing):
         raise PreconditionError(
-            f"walagent's schema is incomplete: {_few(state.missing)} does not exist", hint=REMOVE
+            f"walagent's schema is incomplete: it lacks {_few(state.missing)}", hint=REMOVE
         )
     plan = plan_of(files, applied, __version__)
     if state.dropped_code and not plan:
