@@ -54,10 +54,11 @@ def changes(place: Place) -> Mapping[str, Any]:
 
 def conditions(place: Place, others: int = 0) -> Mapping[str, Any]:
     """A condition that holds, beside *others* on the same table that do not."""
-    also = [
+    statement = (
         "select agent.attach('ticket', 'bench', name => 'other' || n, condition =>"
         f" format('new.id = -%s', n)) from generate_series(1, {others}) n"
-    ]
+    )
+    also = [statement]
     with scripted([workload.ANSWER]) as answers:
         attach(place.url, answers, condition="new.id > 0", also=[*also, "analyze"])
     return _write_and_wait("ours/claims", place, "claimed")
