@@ -71,11 +71,11 @@ async def test_the_name_that_a_pooler_has_for_a_database_is_not_taken_for_its_na
         direct = {"DATABASE_TOOLS_URL": make_conninfo(dsn, user=login)}
         user = User(tmp_path, aliased, {"DATABASE_REPLICATION_URL": dsn, **direct})
         assert "belongs to database" not in user.types("doctor").out
+        user.types("wal", "drop-slot", "--yes").worked()
+        user.types("init", "--new-slot").worked()
         with user.starts("run", "--http", "off") as daemon:
             daemon.says('"reader.streaming"')
             daemon.ends(signal.SIGTERM)
-        user.types("wal", "drop-slot", "--yes").worked()
-        user.types("database", "uninstall", "--yes").worked()
 
 
 async def test_a_pooler_that_replaces_the_login_for_tools_is_named(
