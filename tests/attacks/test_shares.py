@@ -71,12 +71,12 @@ async def test_streams_of_replies_of_a_principal_leave_those_of_others(
         client = await stack.enter_async_context(
             httpx.AsyncClient(base_url=d.url, timeout=60, limits=limits)
         )
-        asked = {"params": {"thread": str(d.thread)}, "headers": of(ann)}
+        params, headers = {"thread": str(d.thread)}, of(ann)
         for _ in range(100):
-            stream = client.stream("GET", "/v1/replies", **asked)
+            stream = client.stream("GET", "/v1/replies", params=params, headers=headers)
             answer = await stack.enter_async_context(stream)
             assert answer.status_code == 200
-        refused = await client.get("/v1/replies", **asked)
+        refused = await client.get("/v1/replies", params=params, headers=headers)
         assert refused.status_code == 429
         assert "of one principal" in refused.json()["message"]
 

@@ -15,6 +15,7 @@ TICKETS = ResyncCandidate(
     name="desk",
     relation="public.ticket",
     ops=["insert"],
+    in_threads=False,
     has_table=True,
     has_key=True,
     columns={"changed_at": "timestamp with time zone"},
@@ -46,3 +47,12 @@ def test_another_choice_is_refused_with_what_can_be_done(
         check_choice(candidate, choice)
     assert refused.value.hint
     check_choice(candidate, SKIP)
+
+
+def test_an_agent_in_threads_needs_no_choice() -> None:
+    """It takes a turn where it has not answered."""
+    on = replace(TICKETS, name="bot", relation="agent.event", in_threads=True)
+    check_choice(on, SKIP)
+    for choice in (ALL, SINCE):
+        with pytest.raises(ConfigError, match="takes a turn where it has not answered"):
+            check_choice(on, choice)
