@@ -9,6 +9,7 @@ comment on column agent.attachment.columns is 'Columns that the agent is shown; 
 comment on column agent.attachment.writes is 'Columns that the tool update_row can write';
 comment on column agent.attachment.bind is 'Tool arguments set from the change: {"argument": "column"}';
 comment on column agent.attachment.approve is 'Tools whose calls require an approval';
+comment on column agent.attachment.lets_out is 'Tools that may send out, without a person, what the agent reads';
 comment on column agent.attachment.run_as is 'Role that SQL tools run as, never that of the daemon';
 comment on column agent.attachment.query_as is 'Read-only role that the tool query runs as; NULL: walagent_analyst';
 comment on column agent.attachment.ordering_key is 'Runs with equal values in these columns are executed one at a time, in commit order. NULL: the primary key; empty: no order';

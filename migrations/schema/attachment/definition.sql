@@ -273,6 +273,7 @@ begin
             using errcode = 'WA011', hint = agent_internal.suggest(_agent.tool_choice, _names || '{auto,required}');
     end if;
     perform agent_internal.check_approve(_attachment.approve, _names);
+    perform agent_internal.check_ways_out(_tools, _attachment.lets_out);
     perform agent_internal.check_tools(_tools, _attachment.bind);
     perform agent_internal.check_bound_types(_attachment.relation, _tools, _attachment.bind);
     perform agent_internal.check_model(_agent, _tools);

@@ -39,6 +39,7 @@ as $$
         ('writes', 'attachment', 'writes', '[]'::jsonb, null::text[], true, 'must be a list'),
         ('bind', 'attachment', 'bind', '{}'::jsonb, null::text[], true, 'must be a mapping'),
         ('approve', 'attachment', 'approve', '[]'::jsonb, null::text[], true, 'must be a list'),
+        ('lets_out', 'attachment', 'lets_out', '[]'::jsonb, null::text[], true, 'must be a list'),
         ('run_as', 'attachment', 'run_as', null::jsonb, null::text[], false, 'must be a string that is not empty'),
         ('query_as', 'attachment', 'query_as', null::jsonb, null::text[], false, 'must be a string that is not empty'),
         ('ordering_key', 'attachment', 'ordering_key', null::jsonb, null::text[], true, 'must be a list'),
@@ -91,6 +92,7 @@ create or replace function agent.attach(
     writes text[] default '{}',
     bind jsonb default '{}',
     approve text[] default '{}',
+    lets_out text[] default '{}',
     run_as name default current_user,
     query_as name default null,
     ordering_key text[] default null,
@@ -116,9 +118,10 @@ as $$
         'finish', finish, 'requests_per_minute', requests_per_minute, 'thinking_visible', thinking_visible,
         'pause_before_tool', pause_before_tool, 'pause_after_tool', pause_after_tool,
         'approve_from', approve_from, 'four_eyes', four_eyes, 'on', ops, 'when', condition,
-        'columns', columns, 'writes', writes, 'bind', bind, 'approve', approve, 'run_as', run_as,
-        'query_as', query_as, 'ordering_key', ordering_key, 'debounce', debounce, 'cap', cap,
-        'tenant', tenant, 'backfill', backfill, 'server_filter', server_filter, 'max_depth', max_depth,
-        'approval_ttl', approval_ttl, 'paused', paused, 'agent', agent, 'replace', replace))
+        'columns', columns, 'writes', writes, 'bind', bind, 'approve', approve, 'lets_out', lets_out,
+        'run_as', run_as, 'query_as', query_as, 'ordering_key', ordering_key, 'debounce', debounce,
+        'cap', cap, 'tenant', tenant, 'backfill', backfill, 'server_filter', server_filter,
+        'max_depth', max_depth, 'approval_ttl', approval_ttl, 'paused', paused, 'agent', agent,
+        'replace', replace))
 $$;
-comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], name, name, text[], interval, integer, text, boolean, boolean, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';
+comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';

@@ -15,6 +15,7 @@ create table agent.attachment (
     writes        text[] not null default '{}',
     bind          jsonb not null default '{}' check (jsonb_typeof(bind) = 'object'),
     approve       text[] not null default '{}',
+    lets_out      text[] not null default '{}',
     run_as        name not null default current_user,
     query_as      name,
     ordering_key  text[],

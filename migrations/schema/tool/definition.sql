@@ -171,6 +171,36 @@ begin
 end;
 $$;
 
+-- Refuse an agent that reads what its rows do not have, is given rows that others write, and can send out without a person: a
+-- row could make it send what it reads.  `lets_out` names the tools for which somebody has accepted that.
+create or replace function agent_internal.check_ways_out(_tools jsonb, _lets_out text[])
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _reading text;
+    _out     text;
+begin
+    select t ->> 'name' into _reading from jsonb_array_elements(_tools) t
+     where t ->> 'kind' = 'builtin' and t ->> 'target' = any ('{query,retrieve,read_file}') limit 1;
+    if _reading is null then
+        return;
+    end if;
+    select t ->> 'name' into _out from jsonb_array_elements(_tools) t
+     where (t ->> 'kind' = any ('{http,mcp}') or t ->> 'effect' = any ('{idempotent,unsafe}')
+            or t ->> 'kind' = 'builtin' and t ->> 'target' = any ('{send_email,send_webhook}'))
+       and not coalesce((t ->> 'approval')::boolean, false) and t ->> 'name' <> all (_lets_out)
+     order by 1 limit 1;
+    if _out is not null then
+        raise exception 'tool "%" can send out what "%" reads, and a row can ask for that: nobody approves its calls', _out, _reading
+            using errcode = 'WA011',
+                  hint = format('Use approve=[%1$s]; or lets_out=[%1$s] if what "%2$s" reads may leave the database.', _out, _reading);
+    end if;
+end;
+$$;
+
 create or replace function agent_internal.check_approve(_approve text[], _tools text[])
     returns void
     language plpgsql

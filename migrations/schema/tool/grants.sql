@@ -12,6 +12,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.builtin_post_event(bigint, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.call_builtin(agent.run, jsonb, text, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.check_approve(text[], text[])', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.check_ways_out(jsonb, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_call(bigint, text, text, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.check_function(text, regprocedure, name)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_tools(jsonb, jsonb)', 'execute', '{runner,developer}'),

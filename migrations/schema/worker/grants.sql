@@ -1,6 +1,6 @@
 insert into agent_internal.privilege (kind, object, privilege, capabilities) values
     ('function', 'agent.add_user_message(uuid, text)', 'execute', '{runner,member}'),
-    ('function', 'agent.attach_worker(text, name, name, text[], interval, text)', 'execute', '{runner,developer}'),
+    ('function', 'agent.attach_worker(text, name, name, text[], interval, text, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent.finish_turn(bigint, text, jsonb)', 'execute', '{runner,member}'),
     ('function', 'agent.process_tool_call(bigint, text, jsonb, text, jsonb)', 'execute', '{runner,member}'),
     ('function', 'agent.record_tool_result(bigint, text, jsonb, boolean, text)', 'execute', '{runner,member}'),

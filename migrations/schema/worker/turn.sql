@@ -15,7 +15,7 @@
 --   lease: how long a turn is held after each call.
 create or replace function agent.attach_worker(
     agent text, worker name default null, run_as name default current_user, approve text[] default '{}',
-    lease interval default '1 minute', name text default null
+    lease interval default '1 minute', name text default null, lets_out text[] default '{}'
 )
     returns bigint
     language plpgsql
@@ -26,9 +26,9 @@ begin
     if lease is null or lease <= interval '0' then
         raise exception 'invalid lease %: expected a duration above 0', lease using errcode = 'WA027';
     end if;
-    insert into agent.attachment (name, agent, relation, condition, approve, run_as, turns)
+    insert into agent.attachment (name, agent, relation, condition, approve, lets_out, run_as, turns)
     values (coalesce(attach_worker.name, attach_worker.agent), attach_worker.agent, 'agent.event'::regclass, 'false',
-            attach_worker.approve, attach_worker.run_as, jsonb_build_object(
+            attach_worker.approve, attach_worker.lets_out, attach_worker.run_as, jsonb_build_object(
                 'worker', coalesce(attach_worker.worker, agent.current_principal()), 'lease_seconds', extract(epoch from attach_worker.lease)))
     returning id into _id;
     if exists (select from agent.attachment a, jsonb_array_elements(a.definition -> 'tools') t where a.id = _id and t ->> 'kind' = 'sql') then
@@ -37,7 +37,7 @@ begin
     return _id;
 end;
 $$;
-comment on function agent.attach_worker(text, name, name, text[], interval, text) is 'Let a program of one''s own work the turns of an agent';
+comment on function agent.attach_worker(text, name, name, text[], interval, text, text[]) is 'Let a program of one''s own work the turns of an agent';
 
 -- The session, as the holder of turns.  The principal is part of it: a setting does not make somebody else of it.
 create or replace function agent_internal.worker_name()

@@ -148,6 +148,9 @@ class Attach(Part):
     """Tool arguments that the model does not choose: argument to column."""
     approve: Names = ()
     """Tools whose calls wait for a person."""
+    lets_out: Names = ()
+    """Tools that may send out, without a person, what the agent reads with `query`, `retrieve` or
+    `read_file`; a tool that could and is not named is refused."""
     run_as: Name | None = None
     """The role that conditions and tools run as.  Default: the role that applies the file."""
     query_as: Name | None = None
