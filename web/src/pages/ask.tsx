@@ -18,6 +18,7 @@ import {
   useQuestions,
 } from "../data/questions";
 import { Refused, request, refused } from "../data/request";
+import { shownOf } from "../data/shown";
 import { useTitle } from "../frame/title";
 import { Copy } from "../parts/copy";
 import { Icon } from "../parts/icon";
@@ -371,6 +372,7 @@ interface AnsweredProps {
 function Answered({ answer, edit, again, at }: AnsweredProps) {
   const [state, word] = STATUS[answer.status];
   const last = answer.steps.find((each) => each.step === answer.last);
+  const shown = shownOf(answer);
   return (
     <div className={last ? "grid-2 break-m" : "stack"}>
       <div className="stack">
@@ -437,7 +439,9 @@ function Answered({ answer, edit, again, at }: AnsweredProps) {
       </div>
       {last && (
         <div className="stack">
-          <Result result={last} />
+          {shown.map((each) => (
+            <Result key={each.step} result={each} isOneOf={shown.length > 1} />
+          ))}
           <Suspense fallback={null}>
             <Chart result={last} />
           </Suspense>
@@ -448,10 +452,10 @@ function Answered({ answer, edit, again, at }: AnsweredProps) {
   );
 }
 
-function Result({ result }: { result: StepResult }) {
+function Result({ result, isOneOf }: { result: StepResult; isOneOf: boolean }) {
   return (
     <Panel
-      title="Result"
+      title={isOneOf ? result.description : "Result"}
       flush
       aside={<span className="muted">{result.rows.length === 1 ? "1 row" : `${number(result.rows.length)} rows`}</span>}
       end={
@@ -460,7 +464,7 @@ function Result({ result }: { result: StepResult }) {
           className="copy"
           onClick={() =>
             download(
-              "result.csv",
+              isOneOf ? `${result.step}.csv` : "result.csv",
               csv(
                 result.columns.map(([name]) => name),
                 result.rows,
