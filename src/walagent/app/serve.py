@@ -256,6 +256,7 @@ class _Daemon:
                     ("audit", log_heads(self.logins.dsn, self.config.audit.head_every)),
                     ("slack", self._slack() if slack_app(self.config).app_token else None),
                     ("sync", self.sync.engine.run() if self.sync else None),
+                    ("shapes", self.sync.judge() if self.sync else None),
                     ("mcp", self._register_mcp(self.clients) if self.clients else None),
                 )
                 if coroutine is not None

@@ -73,6 +73,7 @@ async def serve_sync(config: Config, places: Places, read_logins: Callable[[], P
         async with _renewing(logins, read_logins, reader), asyncio.TaskGroup() as group:
             group.create_task(reader.run(), name="reader")
             group.create_task(sync.engine.run(), name="sync")
+            group.create_task(sync.judge(), name="shapes")
             group.create_task(serve_on(app, sockets), name="http")
     finally:
         systemd.notify("STOPPING=1")

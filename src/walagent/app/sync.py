@@ -1,6 +1,6 @@
 """Compose live sync: shapes from the reader's stream, served by the daemon's HTTP server."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from walagent.config import Sync
@@ -32,6 +32,11 @@ class LiveSync:
 
     engine: ShapeEngine
     app: ShapeApp
+    queries: Mapping[str, NamedQuery]
+
+    async def judge(self) -> None:
+        """Log the shapes of the file that cannot be served."""
+        await self.engine.queries.judge(self.queries.values())
 
 
 def make_sync(
@@ -80,4 +85,5 @@ def make_sync(
         secret=secret,
         public=settings.cache == "public",
     )
-    return LiveSync(engine, ShapeApp(engine, serves, TokenCheck(engine.connection, find)))
+    app = ShapeApp(engine, serves, TokenCheck(engine.connection, find))
+    return LiveSync(engine, app, own_queries(settings))

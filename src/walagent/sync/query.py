@@ -56,7 +56,7 @@ class QueryDefinition:
     """A query with its parameters, for one principal."""
 
     query: NamedQuery
-    values: tuple[str, ...]
+    values: tuple[str | None, ...]
     tenant: str
     principal: str
 

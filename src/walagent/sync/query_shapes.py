@@ -7,14 +7,16 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Error
 
+from walagent.errors import WalagentError
 from walagent.replication.sinks import Table
 from walagent.sync.checks import ShapeRefusedError, refusal_of
 from walagent.sync.limits import EngineLimits
 from walagent.sync.query import (
     Connecting,
     Found,
+    NamedQuery,
     QueryDefinition,
     QueryShape,
     code_of_others,
@@ -211,6 +213,25 @@ class QueryShapes:
             return await self._run(definition)
         except Exception as error:
             raise _refusal(definition, error) from error
+
+    async def judge(self, queries: Iterable[NamedQuery]) -> None:
+        """Log the queries that will be refused because they use what is not walagent's.
+
+        They are compiled and not planned, which could execute code of others.
+        """
+        for named in queries:
+            if named.run_as is not None:
+                continue
+            definition = QueryDefinition(named, (None,) * len(named.parameters), "", "")
+            try:
+                async with self._host.connection() as conn:
+                    found = await code_of_others(conn, definition)
+            except (Error, WalagentError) as error:
+                log.error("sync.shape_refused", shape=named.name, error=error)
+            else:
+                if found is not None:
+                    refusal = _not_ours(definition, found)
+                    log.error("sync.shape_refused", shape=named.name, error=refusal)
 
     async def _tables(self, definition: QueryDefinition) -> Collection[Table]:
         """Return the tables that a query reads.

@@ -11,6 +11,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import DEADLINE, column, rows, run_all, until, value
+from tests.helpers.owned_table import owned_table
 from tests.helpers.shapes import Follower
 from tests.helpers.sync_process import SyncProcess, sync_process
 
@@ -189,3 +190,39 @@ async def test_a_table_that_leaves_the_publication_is_fetched_again(
     assert client.refetches == 1
     await other.step(live=True)
     assert other.refetches == 0
+
+
+SHAPES = """
+sync:
+  shapes:
+    good:
+      query: "select id, title from agent.thread where title = %(title)s"
+      key: [id]
+      parameters: [title]
+    table: {query: "select id, n from owned.prices", key: [id]}
+    function: {query: "select owned.plain('x') as id", key: [id]}
+    wrong: {query: "select id from agent.no_such_table", key: [id]}
+log: {format: json}
+"""
+
+
+async def test_shapes_that_cannot_be_served_are_named_at_the_start(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Without a request, and without executing what they use."""
+    async with owned_table(conn) as owned:
+        async with sync_process(dsn, tmp_path, file=SHAPES) as process:
+            refused: dict[str, str] = {}
+            while len(refused) < 3:
+                refused = {
+                    str(each["shape"]): str(each["error"])
+                    for each in process.events
+                    if each["event"] == "sync.shape_refused"
+                }
+                if len(refused) < 3:
+                    await process.says("sync.shape_refused")
+            assert refused.keys() == {"table", "function", "wrong"}
+            assert "owned.prices" in refused["table"]
+            assert "set run_as" in refused["function"]
+            assert "no_such_table" in refused["wrong"]
+        assert owned.lines == []
