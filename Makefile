@@ -56,7 +56,7 @@ demo: $(LOCAL)  ## Run the demo: support tickets, an embedded PostgreSQL, a loca
 	$(BIN)/walagent demo $(ARGS)
 
 test: $(STAMP)  ## Run the tests, except the slow ones (ARGS="-k slot" selects some)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" --durations=25 --durations-min=5 $(ARGS)
 
 check: lint test  ## Run everything that a change must pass: lint and tests
 
