@@ -55,7 +55,7 @@ EFFECTS = "select tool, item, version, count(*) from effect group by 1, 2, 3 ord
 EXPECTED = [
     *(("python", item, version, 1) for item, version in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1))),
     *(("sql", item, version, 1) for item, version in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1))),
-    ("sql", 100, 1, 1),
+    ("sql", 100, 2, 1),  # debounced: the last change is bound
 ]
 
 
