@@ -9,7 +9,7 @@ from psycopg.conninfo import make_conninfo
 from tests.helpers.database import role, run_all, value
 from tests.helpers.owned_table import owned_table
 from tests.helpers.people import person
-from tests.helpers.shapes import serving
+from tests.helpers.shapes import Follower, serving
 from walagent.errors import PreconditionError
 from walagent.store.sessions.rows_login import check_rows_login, let_read
 from walagent.sync.query import NamedQuery
@@ -105,3 +105,44 @@ async def test_the_login_gets_no_right_to_what_is_no_open_table(
             await let_read(conn, url, schema, table)
             may = f"select has_table_privilege('{name}', '{schema}.{table}', 'select')"
             assert not await value(conn, may)
+
+
+STEALS = """
+create function owned.prepares(int) returns boolean language plpgsql immutable as $$
+begin
+    for n in 0 .. 30 loop
+        begin
+            execute format('deallocate _pg3_%s', n);
+        exception when others then null;
+        end;
+        begin
+            execute format('prepare _pg3_%s as select ''999999999:999999999:''::text', n);
+        exception when others then null;
+        end;
+    end loop;
+    return true;
+end $$;
+create index on owned.prices (n) where owned.prepares(n);
+select pg_advisory_lock(1);
+"""
+
+
+async def test_code_of_one_open_table_falsifies_no_other(conn: AsyncConnection, dsn: str) -> None:
+    """What it prepares or leaves in the session is not what the next use finds."""
+    async with owned_table(conn) as owned:
+        await run_all(conn, "create table honest (id int primary key, n int)")
+        await run_all(conn, "insert into honest values (1, 1), (2, 2)")
+        await run_all(conn, f"set role {owned.owner}; {STEALS} reset role")
+        await run_all(conn, f"alter publication walagent add table {TABLE}, honest")
+        async with serving(conn, dsn) as served:
+            for n in range(12):
+                await served.get(table=TABLE, offset="-1", where=f"n > {n}")
+                client = Follower(served, table="honest", where=f"id < {100 + n}")
+                await client.catch_up()
+                await run_all(conn, f"update honest set n = {100 + n} where id = 1")
+                await client.until(
+                    {
+                        '"public"."honest"/"1"': {"id": "1", "n": str(100 + n)},
+                        '"public"."honest"/"2"': {"id": "2", "n": "2"},
+                    }
+                )

@@ -418,6 +418,7 @@ create or replace function agent_internal.settle_unusable(_run bigint, _lease bi
     set search_path = pg_catalog, pg_temp
 as $$
 begin
+    perform agent_internal.check_holder(_run);
     perform agent_internal.fence(_run, _lease);
     perform agent_internal.settle(_run, _lease, _call, _usage, _cost);
 end;

@@ -198,7 +198,15 @@ begin
             if jsonb_typeof(_call -> 'arguments') is distinct from 'object' then
                 _verdict := jsonb_build_object('action', 'deny', 'reason', 'a policy left no arguments');
             elsif _call -> 'arguments' is distinct from _given then
-                _verdict := jsonb_build_object('action', 'transform', 'arguments', _call -> 'arguments');
+                -- Grants and people have seen other arguments.
+                _reason := agent_internal.grant_refusal(_tenant, _who.principal, _who.named, _made ->> 'name', _call -> 'arguments');
+                if _reason is not null then
+                    _verdict := jsonb_build_object('action', 'deny', 'reason', _reason);
+                elsif exists (select from agent.approval a where a.run_id = _run_id and a.call_id = _call_id and a.state = 'approved') then
+                    _verdict := jsonb_build_object('action', 'deny', 'reason', 'a policy changes the arguments that a person has approved');
+                else
+                    _verdict := jsonb_build_object('action', 'transform', 'arguments', _call -> 'arguments');
+                end if;
             end if;
         end if;
         _verdict := _verdict || jsonb_build_object('call', _call, 'after', exists (

@@ -190,7 +190,7 @@ begin
     end if;
     select t ->> 'name' into _out from jsonb_array_elements(_tools) t
      where (t ->> 'kind' = any ('{http,mcp}') or t ->> 'effect' = any ('{idempotent,unsafe}')
-            or t ->> 'kind' = 'builtin' and t ->> 'target' = any ('{send_email,send_webhook}'))
+            or t ->> 'kind' = 'builtin' and t ->> 'target' = any ('{send_email,send_webhook,web_search}'))
        and not coalesce((t ->> 'approval')::boolean, false) and t ->> 'name' <> all (_lets_out)
      order by 1 limit 1;
     if _out is not null then
@@ -395,6 +395,14 @@ begin
             'fingerprint', _row.fingerprint, 'risk', _row.risk, 'version', _row.version, 'scope', to_jsonb(_row) ->> 'scope', 'llm', nullif(to_jsonb(_row) -> 'llm', 'null'),
             'output_schema', _row.output_schema, 'retries', _row.retries, 'retry_seconds', _row.retry_seconds,
             'timeout', _row.timeout_seconds));
+    end if;
+
+    select k into _key from jsonb_object_keys(coalesce(_row.bind, '{}')) k
+     where not coalesce(_tool -> 'input_schema' -> 'properties', '{}') ? k limit 1;
+    if _key is not null then
+        raise exception 'tool "%": bind: it has no argument "%"', _name, _key
+            using errcode = 'WA011',
+                  hint = agent_internal.suggest(_key, array(select jsonb_object_keys(coalesce(_tool -> 'input_schema' -> 'properties', '{}'))));
     end if;
 
     -- Bound arguments are removed from the schema: the model neither sees nor sets them.

@@ -11,7 +11,7 @@ declare
     _kind  constant text := _node ->> 'kind';
     _needs constant text := case _kind when 'tool' then 'tool' when 'function' then 'function' when 'subgraph' then 'workflow'
                                        when 'parallel' then 'branches' end;
-    _known constant text[] := '{name,kind,agent,model,prompt,tool,arguments,function,workflow,branches,output,format,type,expires,attempts,interrupt_before,interrupt_after}';
+    _known constant text[] := '{name,kind,agent,model,prompt,tool,arguments,function,workflow,branches,output,format,type,expires,attempts,interrupt_before,interrupt_after,lets_out}';
     _key    text;
     _agent  agent.agent;
     _sub    agent.workflow_version;
@@ -153,6 +153,7 @@ as $$
 #variable_conflict use_column
 declare
     _kinds constant text[] := '{model,tool,router,function,human,parallel,subgraph}';
+    _of_edges constant text[] := '{from,to,condition,function,label,priority}';
     _names text[] := array(select x ->> 'name' from jsonb_array_elements(_source -> 'nodes') x);
     _exits constant text[] := array(select jsonb_array_elements_text(_source -> 'exits'));
     _entry constant text := _source ->> 'entry';
@@ -199,6 +200,11 @@ begin
                 format('edge from "%s" to "%s": "%s" is not a node', _each ->> 'from', _each ->> 'to', _name);
         end loop;
         begin
+            for _name in select jsonb_object_keys(_each) loop
+                if _name <> all (_of_edges) then
+                    raise exception 'invalid key "%"', _name using errcode = 'WA025', hint = agent_internal.suggest(_name, _of_edges);
+                end if;
+            end loop;
             perform agent_internal.edge_condition(_each, _as);
             if _each ->> 'from' = '__start__' and (_each ? 'condition' or _each ? 'function') then
                 raise exception 'the edge from __start__ cannot have a condition' using errcode = 'WA025', hint = 'Begin with a router.';
@@ -269,6 +275,28 @@ begin
 end;
 $$;
 
+-- The tools of nodes, also of workflows in them.  One before whose node a person decides, or whose node lets out what others
+-- read, counts as approved.
+create or replace function agent_internal.tools_of_nodes(_nodes jsonb)
+    returns jsonb
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive node (n) as (
+        select e.value from jsonb_each(_nodes) e
+        union all
+        select e.value from node cross join lateral jsonb_each(node.n #> '{workflow,nodes}') e where node.n ->> 'kind' = 'subgraph'
+    )
+    select coalesce(jsonb_agg(t.tool || case
+                when (node.n -> 'lets_out') = 'true' or node.n ->> 'kind' = 'tool' and (node.n -> 'interrupt_before') = 'true'
+                then '{"approval": true}' else '{}' end::jsonb), '[]')
+      from node cross join lateral (
+               select node.n -> 'tool' where node.n ->> 'kind' = 'tool'
+               union all
+               select jsonb_array_elements(node.n #> '{agent,tools}') where node.n ->> 'kind' = 'model' and node.n ? 'agent') t (tool)
+$$;
+
 -- Check and resolve a new version, with the rights of the role that creates it.
 create or replace function agent_internal.defined_workflow(_new agent.workflow_version, _schemas name[])
     returns agent.workflow_version
@@ -300,6 +328,12 @@ begin
     end if;
     select jsonb_object_agg(n ->> 'name', agent_internal.resolve_node(_new.workflow, n, _as)) into _nodes
       from jsonb_array_elements(_source -> 'nodes') n;
+    begin
+        perform agent_internal.check_ways_out(agent_internal.tools_of_nodes(_nodes), '{}');
+    exception when sqlstate 'WA011' then
+        raise exception 'workflow "%": %', _new.workflow, sqlerrm
+            using errcode = 'WA025', hint = 'Set interrupt_before on the node of the tool; or lets_out if what is read may leave the database.';
+    end;
     select coalesce(jsonb_object_agg(g.a, g.edges), '{}') into _edges
       from (select e ->> 'from' as a, jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
                        'to', e ->> 'to', 'label', e ->> 'label', 'condition', agent_internal.edge_condition(e, _as)))

@@ -300,7 +300,8 @@ begin
             coalesce((new.config -> 'thinking_visible')::boolean, true), coalesce((new.config -> 'pause_before_tool')::boolean, false),
             coalesce((new.config -> 'pause_after_tool')::boolean, false),
             case when (new.config -> 'auto_approve_tools')::boolean is false then 'low' else 'high' end);
-    perform agent.attach_worker(new.name);
+    -- As pgAgentOS does: its agents search the web and their documents.
+    perform agent.attach_worker(new.name, lets_out => '{web_search}');
     new.agent_id := aos_meta.id_of('agent', agent.current_tenant(), new.name);
     return new;
 end;

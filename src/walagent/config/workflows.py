@@ -48,6 +48,9 @@ class WorkflowNodeEntry(Part):
     """A person decides before the node.  Default: no."""
     interrupt_after: bool | None = None
     """A person decides after the node.  Default: no."""
+    lets_out: bool | None = None
+    """`tool`, `model`: what other nodes read may leave the database by its tools.  Default: no; then
+    a workflow that could is refused."""
 
 
 class WorkflowEdgeEntry(Part):

@@ -17,6 +17,7 @@ from walagent.errors import (
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import Pool, open_pool
 from walagent.store.sessions.rows_login import check_rows_login, derived_dsn, let_read
+from walagent.store.sessions.tool_connections import DISCARD
 from walagent.sync.checks import ShapeRefusedError
 from walagent.telemetry.log import log
 
@@ -31,18 +32,26 @@ class RowPool:
     Args:
         dsn: the login of its connections.
         name: of its connections.
+        discard: statements that end what a use has left in its session, where that can be code of
+            others; then nothing is prepared by name, which such code could replace.
     """
 
-    def __init__(self, dsn: Callable[[], str], name: str = _NAME) -> None:
+    def __init__(self, dsn: Callable[[], str], name: str = _NAME, *, discard: str = "") -> None:
         self._dsn = dsn
         self._name = name
+        self._discard = discard
         self._pool: asyncio.Future[Pool] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Keep the pool open; does not end."""
 
         async def keep() -> None:
-            async with open_pool(self._dsn, size=_CONNECTIONS, application=self._name) as pool:
+            async with open_pool(
+                self._dsn,
+                size=_CONNECTIONS,
+                application=self._name,
+                discard=self._discard,
+            ) as pool:
                 self._pool.set_result(pool)
                 await asyncio.Event().wait()
 
@@ -78,7 +87,7 @@ class OpenRows:
         self._login = login
         self._given = rows_dsn
         self._derived = ""
-        self._pool = RowPool(self._dsn, "walagent rows")
+        self._pool = RowPool(self._dsn, "walagent rows", discard=DISCARD)
         self._wanted = asyncio.Event()
         self._lock = asyncio.Lock()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -214,10 +213,9 @@ async def test_an_unreachable_provider_is_no_open_breaker(
             await agent.orchestrate("a", question=QUESTION)
         with pytest.raises(CircuitBreakerOpenError):
             await agent.orchestrate("b", question=QUESTION)
-        began = time.monotonic()
-        with pytest.raises(CircuitBreakerOpenError):
-            await agent.orchestrate("c", question=QUESTION)
-        assert time.monotonic() - began < 3
+        async with asyncio.timeout(10):  # it would wait for longer between its tries
+            with pytest.raises(CircuitBreakerOpenError):
+                await agent.orchestrate("c", question=QUESTION)
 
 
 async def test_a_question_that_the_provider_never_answers_blocks_no_session(

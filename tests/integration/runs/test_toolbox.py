@@ -141,7 +141,7 @@ SHOWN = [
     ({"b": 2**62}, f"0|{2**62}|"),
     ({"t": 'it\'s "quoted" $1 %s \\ é'}, '|it\'s "quoted" $1 %s \\ é|'),
     ({"t": 5}, "|5|"),
-    ({"t": None}, "0|0|2026-01-01|t|"),
+    ({"t": None}, "0|0|t|2026-01-01|t|"),  # null of an argument with a default is the default
     ({"truth": False}, "|f|"),
     ({"doc": {"a": [1, None]}, "plain": ["x"]}, '|{"a": [1, null]}|["x"]|'),
     ({"doc": "text"}, '|"text"|'),

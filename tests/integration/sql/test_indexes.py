@@ -132,7 +132,7 @@ async def test_the_statements_use_their_indexes(conn: AsyncConnection) -> None:
     await run_all(conn, DESK)
     attachment = await attach(conn, "")
     await run_all(conn, RUNS.format(id=attachment))
-    parameters = {"key": "7", "schema": "public", "table": "support_tickets"}
+    parameters = {"keys": ["7"], "schema": "public", "table": "support_tickets"}
     for index, (where, statement) in USES.items():
         cursor = await conn.execute(
             f"explain (costs off) {statement}".encode(),

@@ -144,7 +144,8 @@ async def test_a_database_without_walagent_is_refused(
     await run_all(conn, "drop schema agent, agent_internal cascade")
     code, errors = await _refused(dsn, tmp_path)
     assert code == 3, errors
-    assert "the database is not prepared\nhint: Run walagent init." in errors
+    assert "walagent was removed incompletely" in errors
+    assert "uninstall" in errors
 
 
 async def test_an_address_in_use_is_refused(login: str, tmp_path: Path) -> None:
