@@ -23,6 +23,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.next_workflow_version(text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.resolve_node(text, jsonb, agent.attachment)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.state_function(text, regtype, agent.attachment)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.tools_of_nodes(jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.workflow_definition(text, text, integer)', 'execute', '{runner}'),
     ('function', 'agent_internal.workflow_named(text)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.workflow_tools(agent.run)', 'execute', '{runner}');

@@ -49,8 +49,8 @@ class WorkflowNodeEntry(Part):
     interrupt_after: bool | None = None
     """A person decides after the node.  Default: no."""
     lets_out: bool | None = None
-    """`tool`, `model`: what other nodes read may leave the database by its tools.  Default: no; then
-    a workflow that could is refused."""
+    """`tool`, `model`: what other nodes read may leave the database by its tools.  Default: no; a
+    workflow that could is then refused."""
 
 
 class WorkflowEdgeEntry(Part):
