@@ -448,7 +448,7 @@ async def test_a_refused_key_pauses_its_agents_and_a_new_one_lets_them_go_on(
     """
     keys = place.folder / "credentials"
     keys.mkdir()
-    (keys / CREDENTIAL).write_text("not the key")
+    (keys / CREDENTIAL).write_text("not-the-key")
     async with FakeProvider(["ok"]) as provider:
         agents = [Agent(name, model="shared") for name in ("left", "right")]
         await set_scene(place, "anthropic", url_of(provider, "anthropic"), agents)
