@@ -13,6 +13,7 @@ import orjson
 from walagent.cli.terminal.output import clean
 
 _TIMEOUT: Final = httpx2.Timeout(5.0, read=60.0)  # seconds; a comment is sent every 15
+_KEPT: Final = 20  # posted texts that are compared with replies
 _AGAIN: Final = 1.0  # seconds until a stream that ended is opened again
 _OK: Final = 200
 
@@ -26,10 +27,16 @@ class Writing:
         self._text = ""
         self._is_line_open = False
         self._done: list[tuple[str, str]] = []  # shown replies whose events have not been seen
+        self._posted: list[tuple[str, str]] = []  # events that were shown before their replies came
+        self._late: object = None  # a reply whose event was shown
 
     def take(self, change: Mapping[str, Any]) -> None:
         """Show what happened to a reply; what others write meanwhile appears when it is posted."""
         reply, state = change["reply"], change.get("state")
+        if self._reply is None and state is None and self._is_posted(change):
+            self._late = reply
+        if reply == self._late:
+            return
         if self._reply is None and state is None:
             self._reply, self._author, self._text = reply, change["agent"], ""
         if reply != self._reply:
@@ -61,7 +68,18 @@ class Writing:
         if (author, text) in self._done:
             self._done.remove((author, text))
             return True
+        self._posted = [*self._posted[1 - _KEPT :], (author, text)]
         return False
+
+    def _is_posted(self, change: Mapping[str, Any]) -> bool:
+        """Whether a reply begins as a text that was posted: its end may have come before.
+
+        If it is another one, it is shown when it is posted.
+        """
+        author, begin = change["agent"], change["text"].strip()
+        return bool(begin) and any(
+            author == by and text.startswith(begin) for by, text in self._posted
+        )
 
     def stop(self) -> None:
         """Forget the reply: the server sends nothing more."""
