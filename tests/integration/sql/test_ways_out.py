@@ -26,7 +26,7 @@ async def desk(conn: AsyncConnection) -> AsyncIterator[str]:
         yield reader
 
 
-@pytest.mark.parametrize("way", ["post", "mail", "page"])
+@pytest.mark.parametrize("way", ["post", "mail", "page", "web_search", "send_email"])
 async def test_what_is_read_does_not_leave_without_a_word(
     conn: AsyncConnection, desk: str, way: str
 ) -> None:
@@ -64,3 +64,52 @@ async def test_each_part_alone_is_attached(conn: AsyncConnection, desk: str) -> 
     """Reading without a way out, and a way out for what the row has."""
     await attach(conn, f"name=reads, tools=[query, count, refund_user], query_as={desk}")
     await attach(conn, "name=sends, tools=[post, mail, page], writes=[status]")
+
+
+QUERIES = """
+insert into agent.agent (name, model, tools) values ('asker', 'fake', '{retrieve}');
+"""
+READS = '{"name": "a", "kind": "model", "agent": "asker", "prompt": "?"}'
+SENDS = '{"name": "t", "kind": "tool", "tool": "post", "arguments": {"text": "{{a}}"}%s}'
+NEXT = '[{"from": "a", "to": "t"}]'
+
+
+async def test_a_workflow_is_looked_at_as_an_agent_is(conn: AsyncConnection, desk: str) -> None:
+    """One node reads, and another one sends; a person decides before, or the node says so."""
+    del desk
+    await run_all(conn, QUERIES)
+    make = "select agent.create_workflow('w', %s, %s)"
+    error = await refused(conn, make, f"[{READS}, {SENDS % ''}]", NEXT, state="WA025")
+    assert "lets_out" in (error.diag.message_hint or "")
+    for more in ("interrupt_before", "lets_out"):
+        confirmed = SENDS % (', "' + more + '": true')
+        nodes = f"[{READS}, {confirmed}]"
+        assert await value(conn, make, nodes, NEXT) > 0
+
+
+async def test_what_an_edge_of_a_workflow_does_not_know_is_refused(
+    conn: AsyncConnection, desk: str
+) -> None:
+    """A condition with a typing error would be none."""
+    del desk
+    nodes = '[{"name": "a", "kind": "router"}, {"name": "t", "kind": "router"}]'
+    edges = '[{"from": "a", "to": "t", "conditon": "false"}]'
+    make = "select agent.create_workflow('w', %s, %s)"
+    error = await refused(conn, make, nodes, edges, state="WA025")
+    assert 'invalid key "conditon"' in str(error)
+
+
+async def test_what_a_tool_or_a_tenant_does_not_know_is_refused(
+    conn: AsyncConnection, desk: str
+) -> None:
+    """Bound arguments that it has not, and settings that say nothing."""
+    await run_all(
+        conn,
+        "insert into agent.tool (name, kind, target, bind)"
+        " values ('pay', 'sql', 'refund_user', '{\"tiket_id\": \"id\"}')",
+    )
+    spec = f"name=p, model=fake, tools=[pay], query_as={desk}"
+    error = await refused(conn, ATTACH, spec, state="WA011")
+    assert 'it has no argument "tiket_id"' in str(error)
+    settings = """update agent.tenant set settings = '{"aprove_from": "high"}'"""
+    await refused(conn, settings, state="23514")
