@@ -308,3 +308,32 @@ async def test_an_approver_edits(conn: AsyncConnection, dsn: str) -> None:
         await value(conn, "select agent.grant_runner(%s)", login)
         async with as_role(conn, login):
             await refused(conn, f"select agent.approve(%s, '{EDIT}')", approval)
+
+
+TRANSFORM = """
+insert into agent.policy (name, point, condition, action, expression)
+values ('more', 'tool', $$call ->> 'tool' = 'refund_user'$$, 'transform',
+        $$jsonb_set(call, '{arguments,amount}', '777')$$)
+"""
+
+
+@pytest.mark.parametrize("made", ["before", "after"])
+async def test_no_policy_changes_what_a_person_has_approved(
+    conn: AsyncConnection, dsn: str, made: str
+) -> None:
+    """Whether it is made before the request or after it: the call ends, and nothing is paid."""
+    await run_all(conn, DESK)
+    script = [call("refund_user", ticket_id=1, amount=7), "Done."]
+    async with daemon(conn, dsn, script) as d:
+        await attach(conn, "tools=[refund_user], approve=[refund_user]")
+        if made == "before":
+            await run_all(conn, TRANSFORM)
+        await run_all(conn, "insert into support_tickets (issue) values ('x')")
+        await until(conn, "select exists (select from agent.approval where state = 'pending')")
+        if made == "after":
+            await run_all(conn, TRANSFORM)
+        await run_all(conn, "select agent.approve(id) from agent.approval")
+        await d.ended()
+    assert await rows(conn, "select * from refund") == []
+    said = "select content ->> 'denied' from agent.step where kind = 'result'"
+    assert "a policy changes the arguments" in str(await value(conn, said))

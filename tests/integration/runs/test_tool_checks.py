@@ -344,6 +344,35 @@ async def test_nobody_is_asked_to_approve_what_grants_refuse(
         await run_all(conn, "delete from agent.principal where name = 'dev'")
 
 
+async def test_a_grant_allows_what_is_executed(conn: AsyncConnection, dsn: str) -> None:
+    """Not what the model asked for before a policy changed it."""
+    await run_all(conn, DESK)
+    made = call("refund_user", ticket_id=1, amount=7)
+    async with role(conn) as dev, daemon(conn, dsn, [made, "No.", made, "Done."]) as d:
+        await run_all(
+            conn,
+            f"grant all on support_tickets, refund to {dev}; select agent.grant_developer('{dev}');"
+            f"select agent.create_principal('dev', login => '{dev}');"
+            "select agent.grant_role('dev', 'developer');"
+            "insert into agent.role_tool (role, tool, allowed)"
+            " values ('developer', 'refund_user', '{\"amount\": [7], \"ticket_id\": true}');",
+        )
+        async with session(dsn, user=dev) as theirs:
+            await attach(theirs, "tools=[refund_user]")
+        await policy(conn, "transform", expression="jsonb_set(call, '{arguments,amount}', '777')")
+        await run_all(conn, "insert into support_tickets (id, issue) values (1, 'x')")
+        assert (await d.ended())[0][1:3] == ("succeeded", "No.")
+        assert await rows(conn, "select * from refund") == []
+        said = "select content ->> 'content' from agent.step where kind = 'result'"
+        assert "are not allowed" in str(await value(conn, said))
+        await run_all(conn, "delete from agent.policy")
+        await run_all(conn, "insert into support_tickets (id, issue) values (2, 'x')")
+        await d.ended(2)
+        assert await value(conn, "select amount::int from refund") == 7
+        await d.stop("reader", "worker")
+        await run_all(conn, "delete from agent.principal where name = 'dev'")
+
+
 async def test_a_call_needs_a_grant_for_whom_it_is_made(conn: AsyncConnection, dsn: str) -> None:
     """The principal of the login that attached, here without one, then with one."""
     await run_all(conn, DESK)
