@@ -6,6 +6,8 @@ and search_path is empty: it cannot find objects that were created after it was 
 """
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import chain, islice
@@ -30,6 +32,8 @@ _AT_ONCE = 1000  # rows in a statement, as documents
 _COLUMNS_AT_ONCE = 4000  # rows in a statement, as columns
 _VERDICTS_AT_ONCE = 100_000  # rows times conditions in a statement
 _STATEMENTS = 1000  # that are kept: one takes up to some kilobytes
+# An attachment whose evaluation timed out so often within so many seconds is paused.
+_SLOW, _SLOW_WITHIN, _TIMED_OUT = 3, 600.0, "57014"
 _VISIBLE = 10.0  # seconds to wait for a commit to become visible before an attachment is paused
 
 
@@ -55,6 +59,7 @@ class Evaluator:
         self._statements = Recent[
             tuple[tuple[tuple[int, int], ...], Sequence[str]], tuple[Relation, bytes | None]
         ](_STATEMENTS)
+        self._timeouts: dict[int, deque[float]] = {}  # the last of each attachment
         self._casts: bool | None = None  # whether there are user-defined casts from text
 
     @property
@@ -260,9 +265,14 @@ class Evaluator:
                 answer = await self._try(group)
         if not isinstance(answer, Error):
             return answer | await self._look_again(answer)
-        if reason := await self.why_not_at_all(group[0][1]):
+        if not self._is_slow(group) and (reason := await self.why_not_at_all(group[0][1])):
             return {n: Deferred(match, reason) for n, match in group}
         return await self._halve(group, answer)
+
+    def _is_slow(self, group: _Numbered) -> bool:
+        """Whether evaluating has ended at its limit again and again: all tables wait meanwhile."""
+        times = self._timeouts.get(group[0][1].attachment.id, ())
+        return sum(time.monotonic() - at < _SLOW_WITHIN for at in times) >= _SLOW
 
     async def _look_again(
         self, verdicts: Mapping[int, bool | Verdict]
@@ -304,6 +314,9 @@ class Evaluator:
 
     async def _halve(self, group: _Numbered, error: Error) -> Mapping[int, bool | Verdict]:
         """Find the changes on which the condition raises an error by bisection."""
+        if self._is_slow(group):
+            reason = f"its evaluation took too long {_SLOW} times (SQLSTATE {_TIMED_OUT})"
+            return {n: Deferred(match, reason) for n, match in group}
         if len(group) == 1:
             ((n, match),) = group
             message = error.diag.message_primary or str(error)
@@ -325,6 +338,9 @@ class Evaluator:
         except Error as error:
             if is_passing(error):
                 raise
+            if error.sqlstate == _TIMED_OUT:
+                times = self._timeouts.setdefault(group[0][1].attachment.id, deque(maxlen=_SLOW))
+                times.append(time.monotonic())
             return error
 
     async def _ask(self, group: _Numbered, *, rows: bool) -> dict[int, bool | Verdict]:

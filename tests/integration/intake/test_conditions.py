@@ -1,6 +1,7 @@
 """Conditions, evaluated by PostgreSQL on what the WAL brought."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -453,6 +454,30 @@ async def test_the_conditions_of_a_table_are_one_statement(conn: AsyncConnection
     whole = await of_table(conn, id=901, condition="new.amount = 0")
     candidates.append(Candidates(whole, changes, None))
     assert await agree() < 40
+    await reader.aclose()
+
+
+class Hurried(Counting):
+    """Gives each statement half a second."""
+
+    async def read(self, statement: RoleStatement) -> str | None:
+        """Execute it."""
+        return await super().read(replace(statement, timeout="500ms"))
+
+
+async def test_what_takes_too_long_again_and_again_is_left(conn: AsyncConnection) -> None:
+    """Code of the owner of a type or table may sleep, and each row would cost the whole limit."""
+    await run_all(conn, DESK)
+    slow = "(select pg_sleep(60 + new.id)) is null"
+    on = await of_table(conn, condition=slow, whole_row=False, condition_columns=("id",))
+    relation = insert({}, on).change.relation
+    changes = [change(Op.INSERT, {"id": n}, relation=relation) for n in range(30)]
+    reader = Hurried(conn)
+    evaluator = Evaluator(conn, reader)
+    (verdicts,) = await evaluator.evaluate_all([Candidates(on, changes, None)])
+    assert {type(each) for each in verdicts} == {Deferred}
+    assert len(verdicts) == 30
+    assert reader.reads < 12
     await reader.aclose()
 
 
