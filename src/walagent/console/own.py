@@ -1,7 +1,7 @@
 """The queries and mutations of the file: its named shapes read once, and statements of a role."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import orjson
@@ -13,6 +13,7 @@ from psycopg.types.string import TextLoader
 from walagent.console.declared import Declared
 from walagent.domain.tenant import Actor
 from walagent.http.exchange import RefusedError
+from walagent.http.shares import Shares
 from walagent.message import Json
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.query import NamedQuery, QueryDefinition, Texts
@@ -44,6 +45,12 @@ class Own:
 
     engine: Engine
     queries: Mapping[str, NamedQuery]
+    # As many as there are connections for statements of roles, which shapes need, too.
+    places: Shares = field(
+        default_factory=lambda: Shares(
+            "statements of roles", 3, of_tenant=2, of_principal=2, waiting=20
+        )
+    )
 
     async def read(
         self, name: str, given: Mapping[str, str], caller: Caller
@@ -61,7 +68,8 @@ class Own:
         actor = caller.actor
         definition = QueryDefinition(query, tuple(values.values()), actor.tenant, actor.principal)
         try:
-            found = await self.engine.queries.read(definition)
+            async with self.places.in_turn(actor):
+                found = await self.engine.queries.read(definition)
         except ShapeRefusedError as error:
             reasons = [text for texts in error.errors.values() for text in texts]
             raise RefusedError(error.status, "; ".join([str(error), *reasons])) from error
@@ -91,7 +99,10 @@ class Own:
             WalagentError: PostgreSQL refused it, or the role cannot be used.
         """
         check_texts(values)
-        written = await self.engine.roles.write(role, caller.actor, [*caller.scopes], text, values)
+        async with self.places.in_turn(caller.actor):
+            written = await self.engine.roles.write(
+                role, caller.actor, [*caller.scopes], text, values
+            )
         if not written.count:
             raise RefusedError(404, "it does not exist, or you may not see it")
         row = None if written.row is None else _decoder(written.types)(written.row)
