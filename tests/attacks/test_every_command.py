@@ -281,3 +281,7 @@ async def test_no_code_of_an_owner_becomes_more_than_who_reads(
     async with asyncio.timeout(60):
         await asyncio.to_thread(on.type_all, {p: known[p] for p in ENDING})
     assert on.table.escapes == []
+    # Made by `database setup`; roles are the server's, and other tests make it.
+    made = "select from pg_roles where rolname = 'walagent_analyst'"
+    if (await conn.execute(made)).rowcount:
+        await run_all(conn, "drop owned by walagent_analyst; drop role walagent_analyst")

@@ -203,7 +203,9 @@ async def test_orders_in_everything_that_a_run_reads_do_no_harm(
     """No other tool, no data of another tenant, no forged delimiter, no skipped approval."""
     await _set_stage(conn)
     attached = await attach(
-        conn, f"name=desk, tools=[{TOOLS}], writes=[category], max_steps=15, columns=[id, issue]"
+        conn,
+        f"name=desk, tools=[{TOOLS}], writes=[category], max_steps=15, columns=[id, issue],"
+        " lets_out=[web_search]",
     )
     services = Services(search=_search, files=Files(tmp_path))
     folder = tmp_path / "default"

@@ -320,7 +320,10 @@ async def test_many_at_once_store_a_key_once(conn: AsyncConnection, dsn: str) ->
     assert await value(conn, live) == 1
 
 
-OUTSIDE = "tools=[web_search, read_file, write_file, embed, send_email, send_webhook]"
+OUTSIDE = (
+    "tools=[web_search, read_file, write_file, embed, send_email, send_webhook],"
+    " lets_out=[web_search, send_email, send_webhook, write_file]"
+)
 
 
 async def search(words: str) -> list[Found]:
