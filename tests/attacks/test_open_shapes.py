@@ -12,6 +12,7 @@ from tests.helpers.people import person
 from tests.helpers.shapes import Follower, serving
 from walagent.errors import PreconditionError
 from walagent.store.sessions.rows_login import check_rows_login, let_read
+from walagent.sync.pool import OpenRows, RowPool
 from walagent.sync.query import NamedQuery
 
 TABLE = "owned.prices"
@@ -86,6 +87,33 @@ async def test_a_login_that_has_more_reads_no_open_table(
             await check_rows_login(url)
         assert "DATABASE_ROWS_URL" in refused.value.hint
         await run_all(conn, "alter table note owner to current_user")
+
+
+async def test_a_login_that_a_reload_put_in_place_is_checked_too(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Its password can be another as well: the next use finds out."""
+    await run_all(conn, "create table note (id int primary key)")
+    async with role(conn) as plain, role(conn) as strong:
+        for name in (plain, strong):
+            await run_all(conn, f"grant usage on schema agent, agent_internal to {name}")
+        await run_all(conn, f"grant insert on note to {strong}")
+        given = [make_conninfo(dsn, user=plain)]
+        rows = OpenRows(RowPool(lambda: dsn), lambda: given[-1])
+        running = asyncio.create_task(rows.run())
+        async with rows.connection() as used:
+            assert used.info.user == plain
+            # Nothing is prepared by name here, where code of others could replace it.
+            for _ in range(12):
+                await used.execute("select %s::int", [1])
+            assert await value(used, "select count(*) from pg_prepared_statements") == 0
+        given.append(make_conninfo(dsn, user=strong))
+        with pytest.raises(PreconditionError, match="has more"):
+            async with rows.connection():
+                pass
+        running.cancel()
+        await asyncio.wait([running])
+        await run_all(conn, f"revoke insert on note from {strong}")
 
 
 @pytest.mark.parametrize(

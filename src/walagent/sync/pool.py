@@ -87,6 +87,7 @@ class OpenRows:
         self._login = login
         self._given = rows_dsn
         self._derived = ""
+        self._checked = ""  # the connection string of the login that was found last
         self._pool = RowPool(self._dsn, "walagent rows", discard=DISCARD)
         self._wanted = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -128,14 +129,16 @@ class OpenRows:
         return self._given() or self._derived or self._login.dsn
 
     async def _find(self) -> None:
-        """Find the login, once."""
+        """Find the login, and check the one that a reload has put in its place."""
         async with self._lock:
-            if self._wanted.is_set():
+            if self._checked and self._checked == self._dsn():
                 return
             if not self._given():
                 async with self._login.connection() as conn:
                     self._derived = await derived_dsn(conn, self._login.dsn)
-            if not self._derived:
+            found = self._dsn()
+            if self._given() or not self._derived:
                 with translating():
-                    await check_rows_login(self._dsn())
+                    await check_rows_login(found)
+            self._checked = found
             self._wanted.set()
