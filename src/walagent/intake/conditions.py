@@ -36,7 +36,6 @@ _STATEMENTS = 1000  # that are kept: one takes up to some kilobytes
 _SLOW, _SLOW_WITHIN, _TIMED_OUT = 3, 600.0, "57014"
 _VISIBLE = 10.0  # seconds to wait for a commit to become visible before an attachment is paused
 
-
 _Numbered = Sequence[tuple[int, Match]]
 
 
@@ -59,7 +58,7 @@ class Evaluator:
         self._statements = Recent[
             tuple[tuple[tuple[int, int], ...], Sequence[str]], tuple[Relation, bytes | None]
         ](_STATEMENTS)
-        self._timeouts: dict[int, deque[float]] = {}  # the last of each attachment
+        self._timeouts = Recent[int, deque[float]](_STATEMENTS)  # the last of each attachment
         self._casts: bool | None = None  # whether there are user-defined casts from text
 
     @property
@@ -271,8 +270,8 @@ class Evaluator:
 
     def _is_slow(self, group: _Numbered) -> bool:
         """Whether evaluating has ended at its limit again and again: all tables wait meanwhile."""
-        times = self._timeouts.get(group[0][1].attachment.id, ())
-        return sum(time.monotonic() - at < _SLOW_WITHIN for at in times) >= _SLOW
+        now, times = time.monotonic(), self._timeouts.get(group[0][1].attachment.id) or ()
+        return sum(now - at < _SLOW_WITHIN for at in times) >= _SLOW
 
     async def _look_again(
         self, verdicts: Mapping[int, bool | Verdict]
@@ -339,7 +338,9 @@ class Evaluator:
             if is_passing(error):
                 raise
             if error.sqlstate == _TIMED_OUT:
-                times = self._timeouts.setdefault(group[0][1].attachment.id, deque(maxlen=_SLOW))
+                attachment = group[0][1].attachment.id
+                times = self._timeouts.get(attachment) or deque(maxlen=_SLOW)
+                self._timeouts[attachment] = times
                 times.append(time.monotonic())
             return error
 
