@@ -8,12 +8,12 @@ with Agents("postgresql://ada@db.example/shop") as agents:
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from uuid import UUID, uuid4
 
 from psycopg import AsyncConnection
 
+from walagent.blocking import Blocking
 from walagent.domain.run import RunState
 from walagent.errors import ConfigError, LimitReachedError
 from walagent.message import Json
@@ -205,52 +205,32 @@ class AsyncAgents:
         return self._conn
 
 
-class Agents:
+class Agents(Blocking[AsyncAgents]):
     """The same as `AsyncAgents`, for programs without an event loop; open it with `with`."""
 
     def __init__(self, dsn: str, *, token: str | None = None) -> None:
         """Store the parameters, which are those of `AsyncAgents`."""
-        self._agents = AsyncAgents(dsn, token=token)
-        self._runner = asyncio.Runner()
-
-    def __enter__(self) -> Self:
-        """Connect."""
-        try:
-            self._run(self._agents.__aenter__())
-        except BaseException:
-            self._runner.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the connection."""
-        self._run(self._agents.aclose())
-        self._runner.close()
+        super().__init__(AsyncAgents(dsn, token=token))
 
     def threads(self, *, archived: bool = False, limit: int = 100) -> Sequence[Row]:
         """Return the threads of the caller; see `AsyncAgents.threads`."""
-        return self._run(self._agents.threads(archived=archived, limit=limit))
+        return self._run(self._client.threads(archived=archived, limit=limit))
 
     def open_thread(self, title: str = "", members: Sequence[str] = ()) -> UUID:
         """Open a thread; see `AsyncAgents.open_thread`."""
-        return self._run(self._agents.open_thread(title, members))
+        return self._run(self._client.open_thread(title, members))
 
     def post(self, thread: UUID, text: str) -> int:
         """Post a text; return the number of its event."""
-        return self._run(self._agents.post(thread, text))
+        return self._run(self._client.post(thread, text))
 
     def events(self, thread: UUID, *, after: int = 0, limit: int = 1000) -> Sequence[Row]:
         """Return the latest events of a thread; see `AsyncAgents.events`."""
-        return self._run(self._agents.events(thread, after=after, limit=limit))
+        return self._run(self._client.events(thread, after=after, limit=limit))
 
     def ask(self, thread: UUID, text: str, *, seconds: float = 300.0) -> Row:
         """Post a text and wait for an answer; see `AsyncAgents.ask`."""
-        return self._run(self._agents.ask(thread, text, seconds=seconds))
+        return self._run(self._client.ask(thread, text, seconds=seconds))
 
     def runs(
         self,
@@ -261,57 +241,51 @@ class Agents:
         limit: int = 100,
     ) -> Sequence[Row]:
         """Return runs, the newest first; see `AsyncAgents.runs`."""
-        return self._run(self._agents.runs(states, attachment=attachment, key=key, limit=limit))
+        return self._run(self._client.runs(states, attachment=attachment, key=key, limit=limit))
 
     def run(self, run: int) -> Row:
         """Return a run with its steps; see `AsyncAgents.run`."""
-        return self._run(self._agents.run(run))
+        return self._run(self._client.run(run))
 
     def retry(self, *runs: int) -> None:
         """Requeue failed, dead or cancelled runs: all, or none."""
-        self._run(self._agents.retry(*runs))
+        self._run(self._client.retry(*runs))
 
     def cancel(self, *runs: int, reason: str | None = None) -> None:
         """Cancel runs: all, or none if one has ended."""
-        self._run(self._agents.cancel(*runs, reason=reason))
+        self._run(self._client.cancel(*runs, reason=reason))
 
     def approvals(self) -> Sequence[Row]:
         """Return the tool calls that wait for a person."""
-        return self._run(self._agents.approvals())
+        return self._run(self._client.approvals())
 
     def approve(self, approval: int, arguments: Mapping[str, Json] | None = None) -> None:
         """Approve a call, with other arguments if they are given."""
-        self._run(self._agents.approve(approval, arguments))
+        self._run(self._client.approve(approval, arguments))
 
     def reject(self, approval: int, reason: str | None = None) -> None:
         """Reject a call; the model receives the reason."""
-        self._run(self._agents.reject(approval, reason))
+        self._run(self._client.reject(approval, reason))
 
     def answer(self, approval: int, text: str) -> None:
         """Answer the question of an agent."""
-        self._run(self._agents.answer(approval, text))
+        self._run(self._client.answer(approval, text))
 
     def memories(self, agent: str | None = None, *, limit: int = 100) -> Sequence[Row]:
         """Return memories, the latest first."""
-        return self._run(self._agents.memories(agent, limit=limit))
+        return self._run(self._client.memories(agent, limit=limit))
 
     def remember(self, agent: str, value: Json, *, key: str | None = None) -> UUID:
         """Store a memory of an agent; see `AsyncAgents.remember`."""
-        return self._run(self._agents.remember(agent, value, key=key))
+        return self._run(self._client.remember(agent, value, key=key))
 
     def recall(self, agent: str, query: str, *, limit: int = 5) -> Sequence[Row]:
         """Return what fits a query, best first."""
-        return self._run(self._agents.recall(agent, query, limit=limit))
+        return self._run(self._client.recall(agent, query, limit=limit))
 
     def forget(self, memory: UUID) -> bool:
         """Delete a memory with what it replaced; return whether it existed."""
-        return self._run(self._agents.forget(memory))
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - it does not raise
-            work.close()
-            raise ConfigError("an event loop is running", hint="Use AsyncAgents.")
-        return self._runner.run(work)
+        return self._run(self._client.forget(memory))
 
 
 __all__: Sequence[str] = ["Agents", "AsyncAgents"]

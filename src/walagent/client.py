@@ -6,12 +6,10 @@ with Client("postgresql://app@db.example/shop", model="gpt-4o") as client:
 print(client.ask("How many customers are there in each country?").text)
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 from uuid import uuid4
 
 from walagent.ask.answering import open_asker
@@ -20,6 +18,7 @@ from walagent.ask.catalog import IndexSummary
 from walagent.ask.health import Health
 from walagent.ask.options import Options
 from walagent.ask.outcome import QuestionEvent, QuestionResult
+from walagent.blocking import Blocking
 from walagent.config import AskSettings
 from walagent.config.dsn import places_of
 from walagent.errors import ConfigError
@@ -174,7 +173,7 @@ class AsyncConversation:
         return await self._client.ask(question, session=self.session)
 
 
-class Client:
+class Client(Blocking[AsyncClient]):
     """The synchronous client; open it with `with`."""
 
     def __init__(  # noqa: PLR0913 - as AsyncClient
@@ -188,33 +187,11 @@ class Client:
         token: str | None = None,
     ) -> None:
         """Store the parameters, which are those of `AsyncClient`."""
-        self._client = AsyncClient(
-            dsn, model=model, settings=settings, options=options, api_key=api_key, token=token
+        super().__init__(
+            AsyncClient(
+                dsn, model=model, settings=settings, options=options, api_key=api_key, token=token
+            )
         )
-        self._runner = asyncio.Runner()
-
-    def __enter__(self) -> Self:
-        """Connect."""
-        try:
-            self._run(self._client.__aenter__())
-        except BaseException:
-            self._runner.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close all connections."""
-        self.close()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._run(self._client.aclose())
-        self._runner.close()
 
     def ask(  # noqa: PLR0913 - how a question can be asked
         self,
@@ -263,12 +240,6 @@ class Client:
     def delete_session(self, session: str) -> bool:
         """Delete a session; see `AsyncClient.delete_session`."""
         return self._run(self._client.delete_session(session))
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - it does not raise
-            work.close()
-            raise ConfigError("an event loop is running", hint="Use AsyncClient.")
-        return self._runner.run(work)
 
 
 class Conversation:
