@@ -186,7 +186,7 @@ async def test_the_command_measures_and_writes_a_report(
         ([], 3, "no model is named"),
         (["--model", "gpt-4o"], 3, "OPENAI_API_KEY"),
         (["--model", "nonsense"], 2, 'model "nonsense" does not exist'),
-        (["--model", "embedded/e5"], 3, "only chooses between labels"),
+        (["--model", "embedded/e5"], 2, "is not a language model"),
         (["nonsense"], 2, "no such question: nonsense"),
         (["--config", "not-there.yaml"], 2, 'file "not-there.yaml" does not exist'),
     ],
