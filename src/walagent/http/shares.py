@@ -4,13 +4,15 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from walagent.domain.tenant import Actor
 from walagent.http.exchange import RefusedError
 
 NOBODY: Final = Actor("", "")  # everybody who is not known yet, together
 _LATER: Final = "Repeat it later."
+
+K = TypeVar("K")
 
 
 class Shares:
@@ -32,6 +34,7 @@ class Shares:
         self._of_tenant = of_tenant
         self._of_principal = of_principal
         self._waiting = waiting
+        self._taken = 0
         self._principals = Counter[Actor]()
         self._tenants = Counter[str]()
         self._queue = deque[tuple[Actor, asyncio.Future[None]]]()
@@ -83,19 +86,21 @@ class Shares:
 
     def _has_place(self, who: Actor) -> bool:
         return (
-            self._principals.total() < self._most
+            self._taken < self._most
             and self._tenants[who.tenant] < self._of_tenant
             and self._principals[who] < self._of_principal
         )
 
     def _take(self, who: Actor) -> None:
+        self._taken += 1
         self._principals[who] += 1
         self._tenants[who.tenant] += 1
 
     def _leave(self, who: Actor) -> None:
         """Free the place for the first that waits and may have it."""
-        self._principals -= Counter([who])  # drops what is zero
-        self._tenants -= Counter([who.tenant])
+        self._taken -= 1
+        _subtract(self._principals, who)
+        _subtract(self._tenants, who.tenant)
         for each in [*self._queue]:
             other, turn = each
             if not turn.done() and self._has_place(other):  # done: cancelled just now
@@ -111,3 +116,10 @@ class Shares:
         else:
             return RefusedError(503, f"{self._most} {self._what} at once", hint=_LATER)
         return RefusedError(429, f"expected at most {words}", hint=_LATER)
+
+
+def _subtract(counts: Counter[K], key: K) -> None:
+    """Subtract one, and drop what is zero; `-=` of a counter looks at all its keys."""
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
