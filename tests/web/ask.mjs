@@ -65,7 +65,7 @@ await page.waitForURL(/question=/);
 await page.waitForSelector("svg.chart");
 await page.waitForSelector("svg.plan");
 seen.answer = await page.locator(".answer").innerText();
-seen.rows = await page.locator("[aria-label=Rows] tbody tr").allInnerTexts();
+seen.rows = await page.locator("[aria-label^=Rows] tbody tr").allInnerTexts();
 seen.statements = await page.locator("pre.code").allInnerTexts();
 for (const theme of ["light", "dark"]) {
   await page.emulateMedia({ colorScheme: theme });

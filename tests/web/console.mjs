@@ -84,7 +84,7 @@ await page.keyboard.press("Control+Enter");
 await page.waitForSelector("svg.plan");
 await page.waitForSelector("svg.chart");
 seen.answer = await text(page, ".answer");
-seen.result = await page.locator("[aria-label=Rows] tbody tr").allInnerTexts();
+seen.results = await page.locator("[aria-label^=Rows]").evaluateAll((all) => all.map((table) => [...table.querySelectorAll("tbody tr")].map((row) => row.innerText)));
 seen.plan = await page.locator("svg.plan rect.ok").count();
 seen.statements = await page.locator("pre.code").allInnerTexts();
 await page.click("text=Save as verified");

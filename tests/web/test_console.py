@@ -55,7 +55,8 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     counted = (
         "select coalesce(category, 'NULL') || E'\\t' || count(*) from ticket group by category"
     )
-    assert seen["result"] == await column(conn, f"{counted} order by category")
+    by_category = await column(conn, f"{counted} order by category")
+    assert seen["results"] == [["8"], by_category]  # of each step
     assert seen["plan"] == 3
     assert len(seen["statements"]) == 2
     assert seen["clarified"] == "Which of the two weeks?"

@@ -484,7 +484,7 @@ function Result({ result, isOneOf }: { result: StepResult; isOneOf: boolean }) {
         ].join(" ") || undefined
       }
     >
-      <div className="scroll" tabIndex={0} role="group" aria-label="Rows">
+      <div className="scroll" tabIndex={0} role="group" aria-label={isOneOf ? `Rows: ${result.description}` : "Rows"}>
         <table>
           <thead>
             <tr>
