@@ -16,13 +16,15 @@ import pytest
 
 from tests.integration.cli.user import DESK, Ended, User, empty_database
 from walagent.embedded.paths import default_bindir
+from walagent.store.install.removal import CREATED
 
 OURS = """
 select (select count(*) from pg_namespace where nspname ~ '^agent')
        + (select count(*) from pg_publication)
        + (select count(*) from pg_replication_slots where database = current_database())
        + (select count(*) from pg_roles r, pg_database d where d.datname = current_database()
-           and r.rolname in ('walagent_tools_' || d.oid, 'walagent_rows_' || d.oid))
+           and r.rolname in ('walagent_tools_' || d.oid, 'walagent_rows_' || d.oid,
+                             'walagent_console_' || d.oid))
 """
 ATTACH = """
 insert into agent.model (name, provider, model_id) values ('m', 'scripted', 'm') on conflict do nothing;
@@ -174,6 +176,19 @@ def test_a_schema_of_others_is_not_removed(user: User) -> None:
     assert "did not create it" in user.types("init").err
     assert "nothing of walagent" in user.types("database", "uninstall", "--yes").err
     assert value(user, "select count(*) from agent.smith") == 0
+
+
+def test_the_console_of_another_database_keeps_its_role(user: User) -> None:
+    """Its name has the OID of that database, which may just have been dropped."""
+    other = "walagent_console_1"
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(f"create role {other}; comment on role {other} is '{CREATED}'".encode())
+        try:
+            assert "nothing of walagent" in user.types("database", "uninstall", "--yes").err
+            user.types("init").worked()
+            assert other not in user.types("database", "uninstall", "--yes").worked().out
+        finally:
+            conn.execute(f"drop role {other}".encode())
 
 
 @pytest.mark.parametrize(
