@@ -142,7 +142,7 @@ def dsn(server: str, template: str) -> Iterator[str]:
         admin.execute(DROP_SLOTS, [name])
         oid = admin.execute("select oid from pg_database where datname = %s", [name]).fetchone()
         admin.execute(sql.SQL("drop database {} with (force)").format(identifier))
-        for kind in ("tools", "sync"):
+        for kind in ("tools", "rows", "sync", "console"):
             role = sql.Identifier(f"walagent_{kind}_{oid[0] if oid else 0}")
             admin.execute(sql.SQL("drop role if exists {}").format(role))
 

@@ -49,7 +49,8 @@ select r.rolname::text
  where b.datname = current_database()
    and (r.rolname in ('walagent_tools_' || b.oid, 'walagent_rows_' || b.oid)
         or shobj_description(r.oid, 'pg_authid') = %(created)s
-           and (r.rolname !~ '^walagent_console_[0-9]+$' or r.rolname = 'walagent_console_' || b.oid))
+           and (r.rolname !~ '^walagent_console_[0-9]+$'
+                or r.rolname = 'walagent_console_' || b.oid))
    and not exists (select from pg_shdepend d
                     where d.refclassid = 'pg_authid'::regclass and d.refobjid = r.oid
                       and (d.deptype = 'o' and d.classid <> 'pg_default_acl'::regclass
