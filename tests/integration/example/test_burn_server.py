@@ -233,25 +233,26 @@ async def test_a_write_answers_with_the_txid_of_its_rows(burn: Played) -> None:
                     seen |= set(message["headers"].get("txids", ()))
 
 
-@pytest.mark.parametrize(
-    ("given", "status"),
-    [
-        (b"{", 400),
-        (b"[]", 400),
-        (b"{}", 400),
-        (b'{"mutations": [{"type": "insert"}]}', 400),
-        (b'{"mutations": "x"}', 400),
-        (b'{"mutations": [' + b" " * (4 << 20) + b"]}", 413),
-    ],
-)
-async def test_wrong_bodies_are_refused(burn: Played, given: bytes, status: int) -> None:
+WRONG = [
+    (b"{", 400),
+    (b"[]", 400),
+    (b"{}", 400),
+    (b'{"mutations": [{"type": "insert"}]}', 400),
+    (b'{"mutations": "x"}', 400),
+    (b'{"mutations": [' + b" " * (4 << 20) + b"]}", 413),
+]
+
+
+async def test_wrong_bodies_are_refused(burn: Played, subtests: pytest.Subtests) -> None:
     """With a message; a session stays."""
     async with burn.browser() as alice:
         await sign_in(alice, "alice")
         kind = {"content-type": "application/json"}
-        answer = await alice.post("/ingest/mutations", content=given, headers=kind)
-        assert (answer.status_code, "message" in answer.json()) == (status, True)
-        assert (await alice.get("/auth/user")).status_code == 200
+        for given, status in WRONG:
+            with subtests.test(given[:40].decode()):
+                answer = await alice.post("/ingest/mutations", content=given, headers=kind)
+                assert (answer.status_code, "message" in answer.json()) == (status, True)
+                assert (await alice.get("/auth/user")).status_code == 200
 
 
 async def test_other_sites_cannot_use_a_session(burn: Played) -> None:

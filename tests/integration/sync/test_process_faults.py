@@ -296,7 +296,9 @@ async def test_a_client_that_stands_still_holds_nothing_back(
         writer.close()
 
 
-@pytest.mark.parametrize("names", ["a", "ab"], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "names", ["a", pytest.param("ab", marks=pytest.mark.slow)], ids=["one", "two"]
+)
 async def test_no_row_is_lost_or_doubled(
     conn: AsyncConnection, dsn: str, names: str, tmp_path: Path
 ) -> None:

@@ -168,7 +168,7 @@ async def follow(client: Checked, chance: random.Random, deleting: Served) -> No
             await deleting.http.delete(deleting.url, params=query)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 async def test_every_client_ends_as_the_table(
     conn: AsyncConnection, dsn: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
