@@ -251,9 +251,9 @@ class Agents(Blocking[AsyncAgents]):
         """Return a run with its steps; see `AsyncAgents.run`."""
         return self._run(self._client.run(run))
 
-    def retry(self, *runs: int) -> None:
-        """Requeue failed, dead or cancelled runs: all, or none."""
-        self._run(self._client.retry(*runs))
+    def retry(self, *runs: int, fresh: bool = False) -> None:
+        """Requeue failed, dead or cancelled runs: all, or none; see `AsyncAgents.retry`."""
+        self._run(self._client.retry(*runs, fresh=fresh))
 
     def cancel(self, *runs: int, reason: str | None = None) -> None:
         """Cancel runs: all, or none if one has ended."""
