@@ -1,12 +1,15 @@
 """Principals without a role for it read the runs of nobody else, whatever login they act over."""
 
-from psycopg import AsyncConnection
+from contextlib import suppress
+
+from psycopg import AsyncConnection, Error
 
 from tests.helpers.daemon import daemon
-from tests.helpers.database import run_all, value
+from tests.helpers.database import role, run_all, value
 from tests.helpers.people import acting, application, token_of
 from walagent.models.script import call
 from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.store.role_reader import RoleReader, RoleStatement
 
 SETUP = """
 insert into agent.model (name, provider, model_id, input_price, output_price)
@@ -52,3 +55,17 @@ async def test_only_readers_read_runs(conn: AsyncConnection, dsn: str) -> None:
             assert await value(acted, COUNTS) == [1, 0, 0, 1]
             text = "select coalesce(string_agg(r::text, ''), '') from agent.run r"
             assert "secret" not in await value(acted, text)
+
+
+async def test_code_that_reads_leaves_nothing_behind(conn: AsyncConnection) -> None:
+    """Before PostgreSQL 16, a read-only transaction can make large objects."""
+    made = "select count(*) from pg_largeobject_metadata"
+    async with role(conn, "nologin") as name:
+        reader = RoleReader(conn)
+        try:
+            for _ in range(2):
+                with suppress(Error):  # a newer server refuses it
+                    await reader.read(RoleStatement(name, b"select lo_create(0)::text"))
+        finally:
+            await reader.aclose()
+        assert await value(conn, made) == 0

@@ -171,6 +171,9 @@ begin
         insert into agent.attachment_version (attachment_id, version, definition)
         values (new.id, new.version, new.definition);
     end if;
+    if tg_op = 'INSERT' or new.relation <> old.relation then
+        perform agent_internal.warn_of_code(new.relation, new.run_as);
+    end if;
     if tg_op = 'INSERT' and new.backfill then
         insert into agent.backfill (attachment_id, version) values (new.id, new.version);
     end if;

@@ -28,9 +28,10 @@ from walagent.ask.vectors import Vectors
 from walagent.errors import PreconditionError, StatementRefusedError, WalagentError
 from walagent.guard.query import Guard
 from walagent.guard.read_limits import ReadLimits
-from walagent.store import application_schema, questions
-from walagent.store.application_schema import Table
+from walagent.store import questions
 from walagent.store.errors import translating
+from walagent.store.relations import application_schema
+from walagent.store.relations.application_schema import Table
 from walagent.store.sessions.connections import Pool
 
 _FORM: Final = 1  # of the stored index; another one invalidates it

@@ -13,8 +13,8 @@ from walagent.ask.context import title
 from walagent.ask.samples import without_mark
 from walagent.errors import PreconditionError
 from walagent.models.provider import Embedder
-from walagent.store import application_schema
-from walagent.store.application_schema import Table
+from walagent.store.relations import application_schema
+from walagent.store.relations.application_schema import Table
 from walagent.store.sessions.connections import Pool
 
 _MOST_COLUMNS: Final = 12  # what a table is about is said by the first ones

@@ -22,7 +22,7 @@ from walagent.http.exchange import RefusedError
 from walagent.http.shares import Shares
 from walagent.intake.backfill import PresentRow
 from walagent.message import Json
-from walagent.store.changed_rows import Cells, ChangedRow
+from walagent.store.relations.changed_rows import Cells, ChangedRow
 from walagent.store.sessions.connections import connect
 from walagent.trial.attaching import Wanted
 from walagent.trial.trial import Trial, TrialOptions, TriedRow, open_trial

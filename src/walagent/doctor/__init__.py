@@ -18,6 +18,7 @@ from walagent.config.environment import Environment
 from walagent.doctor.analyst import check_analyst, check_standby_of_questions
 from walagent.doctor.budgets import check_budgets
 from walagent.doctor.caching import check_caching
+from walagent.doctor.code import check_code
 from walagent.doctor.finding import Finding, Severity, of_kind, ok, problem, warning
 from walagent.doctor.models import build_models, check_models, probe_models
 from walagent.doctor.replication import (
@@ -141,6 +142,7 @@ async def _examine_schema(
     missing = await missing_publications(conn, PUBLICATIONS)
     published = await published_tables(conn, PUBLICATIONS[0])
     trouble = await gaps.publication_trouble(conn)
+    tables = await server_facts.attached_tables(conn)
     registered = await attachments.agents(conn), await attachments.load_models(conn)
     kinds: dict[str, Iterable[Finding]] = {
         "schema": [await _migrations(conn), await _database(conn)],
@@ -153,7 +155,8 @@ async def _examine_schema(
             *await _login(conn, places),
             *starmap(warning, missing_for_tools(config, Environment.of_process())),
         ],
-        "attachments": check_tables(await server_facts.attached_tables(conn), facts.role),
+        "attachments": check_tables(tables, facts.role),
+        "code": await check_code(conn, tables, config),
         "publications": check_publications(missing, published, trouble),
         "gaps": check_gaps(await listings.list_gaps(conn)),
         "budgets": await _budgets(conn),

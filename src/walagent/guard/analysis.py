@@ -28,6 +28,7 @@ from walagent.guard.references import read_references
 from walagent.guard.statement import Statement
 from walagent.postgres import pgtypes
 from walagent.store.queries import query
+from walagent.store.relations.table_code import Moment, code_of
 
 Connection = AsyncConnection[Any]
 
@@ -67,6 +68,10 @@ class Allowlist:
         if not names.isdisjoint(self.functions):
             return True
         return self.lists_extension(row) and (row["compiled"] or not self.compiled_only)
+
+    def names(self, signature: str) -> bool:
+        """Return whether a function, with its schema and arguments, is listed itself."""
+        return not {signature, signature.partition("(")[0]}.isdisjoint(self.functions)
 
     def lists_extension(self, row: Mapping[str, Any]) -> bool:
         """Return whether the extension of a function is listed."""
@@ -196,7 +201,12 @@ class _RuleChecker:
         await self._check_relations(found.relations, where, reader)
 
     async def scope(self) -> HiddenRows:
-        """Return why rows might be hidden, once everything is checked."""
+        """Return why rows might be hidden, once everything is checked.
+
+        Raises:
+            StatementRefusedError: planning would execute code of somebody who is not trusted.
+        """
+        await self._check_planning()
         asked = {
             "relations": [relation for relation, _ in self._read],
             "readers": [reader for _, reader in self._read],
@@ -208,6 +218,17 @@ class _RuleChecker:
             for ord_, reader in await cursor.fetchall()
         ]
         return HiddenRows(tuple(policies), tuple(dict.fromkeys(self._views)), self.listed)
+
+    async def _check_planning(self) -> None:
+        """Refuse code that planning executes, unless its owner could read what is read, too."""
+        read = {relation for relation, _ in self._read}
+        for code in await code_of(self._conn, read, Moment.PLANNED):
+            if code.trusted or code.owns_relation or self._allowed.names(code.function or ""):
+                continue
+            raise StatementRefusedError(
+                f"planning a statement on {code.relation} executes {code}, and {code.owner} does"
+                " not own it; drop it there, or list the function in ask.functions"
+            )
 
     async def _rows(self, name: str, **parameters: Collection[int]) -> list[dict[str, Any]]:
         async with self._conn.cursor(row_factory=dict_row) as cursor:

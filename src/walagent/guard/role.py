@@ -1,33 +1,17 @@
 """Check that the role of untrusted SQL is read-only."""
 
-import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import cache
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
 
 from walagent.errors import PreconditionError, RoleRefusedError
 from walagent.store.errors import is_passing
-from walagent.store.install.files import find_files
+from walagent.store.install.files import function_body
 from walagent.store.sessions.roles import reset_role, set_role
 
 _MOST: Final = 3  # reasons in an error
-_BODY: Final = re.compile(rb"as \$\$(.*)\$\$;", re.DOTALL)
-
-
-@cache
-def _rights() -> bytes:
-    """Return the body of `agent_internal.writing_rights`, for the current role.
-
-    A database need not have the schema of walagent to be asked, so the function is not called.
-    """
-    name = "schema/tool/writing_rights.sql"
-    script = next(file.script for file in find_files().schema if file.name == name)
-    found = _BODY.search(script)
-    assert found is not None  # noqa: S101 - it is a file of this package
-    return re.sub(rb"\b_role\b", b"current_user", found[1])
 
 
 async def check_role(conn: AsyncConnection[Any]) -> None:
@@ -36,7 +20,8 @@ async def check_role(conn: AsyncConnection[Any]) -> None:
     Raises:
         PreconditionError: it can, or cannot create the view for analysis; the hint has the fix.
     """
-    cursor = await conn.execute(_rights())
+    rights = function_body("schema/tool/writing_rights.sql", _role="current_user")
+    cursor = await conn.execute(rights)
     if rows := await cursor.fetchmany(_MOST):
         raise PreconditionError(
             "; ".join(reason for reason, _ in rows),

@@ -30,10 +30,11 @@ from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.match import Candidates
 from walagent.postgres.lsn import Lsn
 from walagent.postgres.text_values import PARSERS, kind_of
-from walagent.store import backfills, tables
+from walagent.store import backfills
 from walagent.store.backfills import BackfillJob
 from walagent.store.codecs.record import read_record
 from walagent.store.errors import is_passing, translated, translating
+from walagent.store.relations import tables
 from walagent.store.role_reader import RoleReader, RoleStatement
 from walagent.telemetry.log import log
 

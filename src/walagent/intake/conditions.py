@@ -22,10 +22,10 @@ from walagent.domain.change import Change, Relation
 from walagent.intake.verdicts import Deferred, Gone, Raised, Verdict
 from walagent.matching import predicate
 from walagent.matching.match import Candidates, Group, Match
-from walagent.store import tables
 from walagent.store.codecs.decoded_rows import Lookup, array, by_columns, by_documents, true_rows
 from walagent.store.codecs.exact import exact
 from walagent.store.errors import is_passing
+from walagent.store.relations import tables
 from walagent.store.role_reader import RoleReader, RoleStatement, open_role_reader
 
 _AT_ONCE = 1000  # rows in a statement, as documents

@@ -18,9 +18,10 @@ from walagent.intake.gap_plan import SKIP, GapPlan, check_choice
 from walagent.intake.known_rows import RowTime, is_known
 from walagent.intake.placement import place_rows
 from walagent.replication.resync import Renewal
-from walagent.store import backfills, resyncing, tables
+from walagent.store import backfills, resyncing
 from walagent.store import checkpoint as checkpoints
 from walagent.store.gaps import ChoiceResult, GapChoice
+from walagent.store.relations import tables
 from walagent.store.resyncing import ResyncCandidate, TimeSpan
 from walagent.store.role_reader import RoleReader, RoleStatement, open_role_reader
 from walagent.store.sessions.connections import connect

@@ -15,8 +15,8 @@ from walagent.errors import ConfigError
 from walagent.intake.conditions import Evaluator
 from walagent.intake.verdicts import Raised, Verdict, match_of
 from walagent.matching.match import Candidates, Match, alike
-from walagent.store import tables
 from walagent.store.errors import translating
+from walagent.store.relations import tables
 from walagent.store.role_reader import LoginReader
 from walagent.store.sessions.connections import connect
 

@@ -45,8 +45,8 @@ from walagent.errors import (
 from walagent.postgres.lsn import Lsn
 from walagent.store.checkpoint import has_checkpoint
 from walagent.store.errors import translating
+from walagent.store.relations.tables import oids_of, type_names
 from walagent.store.sessions.connections import connect
-from walagent.store.tables import oids_of, type_names
 from walagent.wal import json_lines, wal2json_text
 from walagent.wal.options import StreamOptions
 from walagent.wal.publications import missing_publications

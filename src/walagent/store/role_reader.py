@@ -45,22 +45,23 @@ SETTINGS: Final = "; ".join([
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The statements before and after; each is one round trip."""
+    """The statements before and after; each is one round trip.
+
+    What code of others made is taken back: before PostgreSQL 16, a read-only transaction can make
+    large objects.
+    """
 
     begin: str
-    commit: str
-    abort: str
+    end: str
 
 
 _WHOLE: Final = _Frame(
     f"begin; {SETTINGS}",
-    f"commit; {DISCARD}",
     f"rollback; {DISCARD}",
 )
 # In the transaction of a trial.
 _INNER: Final = _Frame(
     f"savepoint walagent; {SETTINGS}",
-    f"release walagent; {DISCARD}",
     f"rollback to walagent; release walagent; {DISCARD}",
 )
 _READ: Final = "select agent_signed.read_as($1, $2, $3::text[])"
@@ -156,7 +157,7 @@ class RoleReader:
                 yield found
         finally:
             if not conn.closed:
-                await _close_frame(conn, _WHOLE.abort)
+                await _close_frame(conn, _WHOLE.end)
 
     async def _open(self) -> tuple[Connection, ToolsLogin]:
         try:
@@ -249,15 +250,12 @@ class LoginReader(RoleReader):
         """Implement `RoleReader.read`; the result must be one text."""
         conn, _ = self._opened or await self._open()
         own = f"set transaction read only; set local statement_timeout = '{statement.timeout}'"
-        end = _WHOLE.abort
         try:
             await conn.execute(f"{_WHOLE.begin}; {own}; set local search_path = ''".encode())
-            text = await read_in(conn, statement.text, statement.texts, statement.arguments)
-            end = _WHOLE.commit
+            return await read_in(conn, statement.text, statement.texts, statement.arguments)
         finally:
             if not conn.closed:
-                await _close_frame(conn, end)
-        return text
+                await _close_frame(conn, _WHOLE.end)
 
 
 async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -> str | None:
@@ -270,15 +268,12 @@ async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -
     }
     frame = _WHOLE if conn.info.transaction_status is TransactionStatus.IDLE else _INNER
     begin = f"{frame.begin}; set local statement_timeout = '{statement.timeout}'"
-    end = frame.abort
     try:
         sent = await _begin(conn, login, statement, begin)
-        text = await sent.call(request, statement.texts)
-        end = frame.commit
+        return await sent.call(request, statement.texts)
     finally:
         if not conn.closed:
-            await _close_frame(conn, end)
-    return text
+            await _close_frame(conn, frame.end)
 
 
 async def _close_frame(conn: Connection, end: str) -> None:

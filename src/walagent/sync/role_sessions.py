@@ -221,7 +221,10 @@ class RoleSessions:
     async def _transaction(self, actor: Actor, begin: str) -> AsyncGenerator[ToolTransaction]:
         tools = await self._tools()
         with translating():
-            async with tools.connection(actor) as tool, tool.conn.transaction():
+            async with (
+                tools.connection(actor) as tool,
+                tool.conn.transaction(force_rollback=begin == _READ),
+            ):
                 name = await name_transaction(tool.conn, begin)
                 yield ToolTransaction(tool.conn, tool.login, name, actor)
 

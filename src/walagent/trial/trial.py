@@ -28,10 +28,11 @@ from walagent.moves import Prompt
 from walagent.runs.attempt import RunAttempt
 from walagent.runs.resources import Resources
 from walagent.runs.tools.toolbox import Toolbox
-from walagent.store import attachments, tables, trials
-from walagent.store.changed_rows import Changes, changed_rows
+from walagent.store import attachments, trials
 from walagent.store.errors import translating
 from walagent.store.people import listings
+from walagent.store.relations import tables
+from walagent.store.relations.changed_rows import Changes, changed_rows
 from walagent.store.role_reader import RoleReader, RoleStatement
 from walagent.store.sessions.connections import connect
 from walagent.store.sessions.tool_connections import ToolConnections, read_login

@@ -68,8 +68,8 @@ class Intaker:
         transactions = PgoutputTransactions(
             lambda _: True, start=options.start, prefixes=options.prefixes
         )
-        self.stream = ReplicationStream(transport, options, transactions)
         checkpoint = await checkpoints.take_checkpoint(conn, self._settings.slot, "test")
+        self.stream = ReplicationStream(transport, options, transactions)  # reads from now on
         key = await attachments.secret_key(conn)
         evaluator, settings = Evaluator(evaluate, RoleReader(evaluate)), IntakeSettings()
         return Feed(self.stream, [Intake(conn, evaluator, checkpoint, registry, key, settings)])

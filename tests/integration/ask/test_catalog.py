@@ -13,7 +13,7 @@ from walagent.ask.vectors import Vectors
 from walagent.errors import PreconditionError
 from walagent.guard.query import Guard
 from walagent.models.embedded.encoder import check_machine, shared_e5
-from walagent.store import application_schema
+from walagent.store.relations import application_schema
 from walagent.store.sessions.connections import open_pool
 
 TABLES = """

@@ -4,7 +4,10 @@ import random
 import re
 import shlex
 import signal
+import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,13 +15,16 @@ import psycopg
 import pytest
 
 from tests.integration.cli.user import DESK, Ended, User, empty_database
+from walagent.embedded.paths import default_bindir
+from walagent.store.install.removal import CREATED
 
 OURS = """
 select (select count(*) from pg_namespace where nspname ~ '^agent')
        + (select count(*) from pg_publication)
        + (select count(*) from pg_replication_slots where database = current_database())
        + (select count(*) from pg_roles r, pg_database d where d.datname = current_database()
-           and r.rolname in ('walagent_tools_' || d.oid, 'walagent_rows_' || d.oid))
+           and r.rolname in ('walagent_tools_' || d.oid, 'walagent_rows_' || d.oid,
+                             'walagent_console_' || d.oid))
 """
 ATTACH = """
 insert into agent.model (name, provider, model_id) values ('m', 'scripted', 'm') on conflict do nothing;
@@ -36,12 +42,14 @@ STATEMENTS = {
     "attach": ATTACH,
 }
 COMMANDS = ("init", "init --slot SLOT", "database migrate", "wal drop-slot --yes",
-            "database uninstall --yes")  # fmt: skip
+            "database uninstall --yes", "run")  # fmt: skip
 # What a hint or a fix says to type.
 TYPED = re.compile(
     r"walagent (database uninstall|database migrate|wal resync|wal drop-slot --slot \w+"
-    r"|init --new-slot|init)"
+    r"|database adopt --(?:moved|copy)|init --new-slot|init)"
 )
+# A dump goes into another database, as to another server or a copy for tests.
+RESTORES = {"restore": (), "restore as one role": ("--no-owner", "--no-privileges")}
 ASKS = ("database uninstall", "wal drop-slot", "wal resync")
 PATIENCE = 8  # commands that somebody types before giving up
 
@@ -62,6 +70,16 @@ def value(user: User, query: str) -> object:
     return row and row[0]
 
 
+def restored(user: User, options: tuple[str, ...], target: str) -> User:
+    """Move a user into a copy of the database."""
+    dump, tool = user.folder / "dump", default_bindir()
+    subprocess.run([tool / "pg_dump", "-Fc", "-f", dump, user.dsn or ""], check=True)
+    load = [tool / "pg_restore", *options, "-d", target, dump]
+    done = subprocess.run(load, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return replace(user, dsn=target)
+
+
 def types(user: User, command: str) -> Ended:
     """Type a command; to what asks, say yes."""
     words = shlex.split(command)
@@ -70,6 +88,16 @@ def types(user: User, command: str) -> Ended:
     if command.startswith("wal resync"):
         words += ["--default", "skip"]
     return user.types(*words)
+
+
+def runs(user: User) -> Ended:
+    """Start the daemon; once it reads the WAL, end it."""
+    with user.starts("run", "--http", "off") as daemon:
+        try:
+            daemon.says('"reader.streaming"')
+        except AssertionError as error:
+            return Ended(daemon.ends(), "", str(error))
+        return Ended(daemon.ends(signal.SIGTERM), "", "")
 
 
 def hints_of(ended: Ended) -> list[str]:
@@ -81,20 +109,14 @@ def works(user: User, log: list[str]) -> None:
     """Type `walagent init` and what it says, until a daemon reads the WAL."""
     command = "init"
     for _ in range(PATIENCE):
-        ended = types(user, command)
+        ended = runs(user) if command == "run" else types(user, command)
         log.append(f"$ {command}  [{ended.code}] {ended.err[-300:]}")
-        if command.startswith("init") and ended.code == 0:
+        if command == "run" and ended.code == 0:
             break
-        hints = hints_of(ended) if ended.code else []
+        hints = hints_of(ended) if ended.code else ["run"]
         command = hints[0] if hints else "init"
     else:
         pytest.fail("\n".join(log))
-    with user.starts("run", "--http", "off") as daemon:
-        try:
-            daemon.says('"reader.streaming"')
-        except AssertionError as error:
-            pytest.fail("\n".join([*log, str(error)]))
-        daemon.ends(signal.SIGTERM)
     problems = [line for line in types(user, "doctor").out.splitlines() if line.startswith("XX")]
     assert [line for line in problems if "models:" not in line] == [], log
 
@@ -156,17 +178,41 @@ def test_a_schema_of_others_is_not_removed(user: User) -> None:
     assert value(user, "select count(*) from agent.smith") == 0
 
 
-@pytest.mark.parametrize("seed", range(10))
+def test_the_console_of_another_database_keeps_its_role(user: User) -> None:
+    """Its name has the OID of that database, which may just have been dropped."""
+    other = "walagent_console_1"
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(f"create role {other}; comment on role {other} is '{CREATED}'".encode())
+        try:
+            assert "nothing of walagent" in user.types("database", "uninstall", "--yes").err
+            user.types("init").worked()
+            assert other not in user.types("database", "uninstall", "--yes").worked().out
+        finally:
+            conn.execute(f"drop role {other}".encode())
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 40))]
+)
 def test_hints_followed_literally_end_in_a_working_or_an_empty_database(
-    user: User, seed: int
+    server: str, user: User, seed: int
 ) -> None:
-    """Whatever was done in whatever order."""
-    chance = random.Random(seed)
+    """Whatever was done in whatever order, also in a copy that was restored from a dump."""
+    with ExitStack() as stack:
+        ends_well(server, user, stack, random.Random(seed))
+
+
+def ends_well(server: str, user: User, stack: ExitStack, chance: random.Random) -> None:
+    """Do some of all, then follow what is said."""
     slot = f"other_{uuid4().hex[:8]}"
     log = list[str]()
     for _ in range(5):
-        done = chance.choice([*COMMANDS, *STATEMENTS])
-        if done in STATEMENTS:
+        done = chance.choice([*COMMANDS, *STATEMENTS, *RESTORES])
+        if done in RESTORES:
+            target = stack.enter_context(empty_database(server))
+            user = restored(user, RESTORES[done], target)
+            log.append(f"-- {done}")
+        elif done in STATEMENTS:
             with psycopg.connect(user.dsn or "", autocommit=True) as conn:
                 try:
                     conn.execute(STATEMENTS[done].encode())
@@ -174,7 +220,7 @@ def test_hints_followed_literally_end_in_a_working_or_an_empty_database(
                     done += f": {error}"
             log.append(f"-- {done}")
         else:
-            ended = types(user, done.replace("SLOT", slot))
+            ended = runs(user) if done == "run" else types(user, done.replace("SLOT", slot))
             log.append(f"$ {done}  [{ended.code}] {ended.err[-300:]}")
             assert "Traceback" not in ended.err, log
     if chance.random() < 0.7:

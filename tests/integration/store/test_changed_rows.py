@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from psycopg import AsyncConnection
 
-from walagent.store.changed_rows import ChangedRow, changed_rows
+from walagent.store.relations.changed_rows import ChangedRow, changed_rows
 from walagent.store.sessions.connections import connect
 
 TABLES = """

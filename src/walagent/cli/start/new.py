@@ -21,8 +21,8 @@ from walagent.errors import ConfigError, PreconditionError
 from walagent.scaffold.file import Choice, default_prompt, file_of
 from walagent.scaffold.models import ModelOption, find_models, named_model
 from walagent.scaffold.tables import TableOption, is_attachable, table_option
-from walagent.store.application_schema import read_schema
 from walagent.store.errors import translating
+from walagent.store.relations.application_schema import read_schema
 from walagent.store.sessions.connections import connect
 
 T = TypeVar("T")

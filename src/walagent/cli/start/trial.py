@@ -17,7 +17,7 @@ from walagent.config import Config
 from walagent.config.entries import AgentEntry, Attach
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.store.changed_rows import Cells, ChangedRow, Changes
+from walagent.store.relations.changed_rows import Cells, ChangedRow, Changes
 from walagent.telemetry import log
 from walagent.trial.attaching import Wanted
 from walagent.trial.trial import Trial, TrialOptions, TriedRow, open_trial

@@ -4,9 +4,10 @@ State (tables, types, rows) is created once and changed by `upgrades/`; code (fu
 triggers, policies, comments, grants) is replaced whenever its text has changed.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ _KINDS: Final = (
     "types", "expressions", "tables", "functions", "views", "data", "triggers", "policies",
     "comments", "grants",
 )  # fmt: skip
+_BODY: Final = re.compile(r"as \$\$(.*)\$\$;", re.DOTALL)
 _STATE: Final = frozenset({"types", "tables", "data"})
 
 
@@ -79,6 +81,27 @@ def find_files() -> SchemaFiles:
     raise PreconditionError(
         "the schema's files are missing from this installation", hint="Install walagent again."
     )
+
+
+def function_body(name: str, **arguments: str) -> bytes:
+    """Return the statement of a function in SQL, for databases that need not have the schema.
+
+    Args:
+        name: of the only function's file.
+        arguments: what stands for each of its parameters.
+    """
+    text = _body(name)
+    for parameter, value in arguments.items():
+        text = re.sub(rf"\b{parameter}\b", value, text)
+    return text.encode()
+
+
+@cache
+def _body(name: str) -> str:
+    script = next(file.script for file in find_files().schema if file.name == name)
+    found = _BODY.search(script.decode())
+    assert found is not None  # noqa: S101 - it is a file of this package
+    return found[1]
 
 
 def _schema(folder: Path) -> Iterator[SchemaFile]:

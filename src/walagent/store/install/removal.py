@@ -41,13 +41,15 @@ select s.slot_name::text
 """
 # Own roles that nobody else uses: they own trampolines at most, have privileges in no other
 # database, no role is a member of them but the one that removes them, and they have no session.
+# Not those with the OID of another database, even if that was dropped.
 # The logins for tools and rows have one: since PostgreSQL 16 the role that created it is a member.
 _ROLES = """
 select r.rolname::text
   from pg_roles r, pg_database b
  where b.datname = current_database()
    and (r.rolname in ('walagent_tools_' || b.oid, 'walagent_rows_' || b.oid)
-        or shobj_description(r.oid, 'pg_authid') = %(created)s)
+        or shobj_description(r.oid, 'pg_authid') = %(created)s
+           and (r.rolname !~ '^walagent_console_[0-9]+$' or r.rolname = 'walagent_console_' || b.oid))
    and not exists (select from pg_shdepend d
                     where d.refclassid = 'pg_authid'::regclass and d.refobjid = r.oid
                       and (d.deptype = 'o' and d.classid <> 'pg_default_acl'::regclass

@@ -1,5 +1,5 @@
 -- What the rule of pg_temp.walagent_shape refers to that is not walagent's, views of others down to the bottom; of
--- PostgreSQL's own objects, there are no records.
+-- PostgreSQL's own objects, there are no records.  With what it is, and whose.
 with recursive rules (oid) as (
     select r.oid from pg_rewrite r where r.ev_class = 'pg_temp.walagent_shape'::regclass
     union
@@ -11,13 +11,17 @@ with recursive rules (oid) as (
                                and n.nspname not in ('agent', 'agent_internal', 'pg_catalog', 'information_schema')
            join pg_rewrite v on v.ev_class = c.oid
 )
-select i.identity
+select concat(i.type, ' ', i.identity, ' of ' || o.rolname)
   from rules r
        join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid
        cross join lateral pg_identify_object(d.refclassid, d.refobjid, 0) i
+       left join pg_class c on d.refclassid = 'pg_class'::regclass and c.oid = d.refobjid
+       left join pg_proc p on d.refclassid = 'pg_proc'::regclass and p.oid = d.refobjid
+       left join pg_type t on d.refclassid = 'pg_type'::regclass and t.oid = d.refobjid
+       left join pg_operator x on d.refclassid = 'pg_operator'::regclass and x.oid = d.refobjid
+       left join pg_roles o on o.oid = coalesce(c.relowner, p.proowner, t.typowner, x.oprowner)
  where i.schema is not null
    and i.schema not in ('agent', 'agent_internal', 'pg_catalog', 'information_schema')
-   and not exists (select from pg_class c where d.refclassid = 'pg_class'::regclass and c.oid = d.refobjid and c.relkind = 'v')
-   and not exists (select from pg_type t where d.refclassid = 'pg_type'::regclass and t.oid = d.refobjid and t.typtype = 'c')
+   and c.relkind is distinct from 'v' and t.typtype is distinct from 'c'
  order by i.identity
  limit 1

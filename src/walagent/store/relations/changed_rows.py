@@ -16,6 +16,7 @@ from typing import Any, Final, LiteralString
 from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
 
 from walagent.store.queries import query
+from walagent.store.relations.table_code import Moment, TableCode, code_of
 
 Connection = AsyncConnection[Any]
 Cells = Mapping[str, str | None]  # by column, in PostgreSQL's text form
@@ -51,7 +52,7 @@ class _Table:
     schema: str
     name: str
     key: Sequence[str]
-    foreign: str | None  # a function of another role, executed when a statement is planned
+    oid: int
 
     @property
     def identifier(self) -> sql.Identifier:
@@ -72,10 +73,8 @@ async def changed_rows(conn: Connection, outside: Connection) -> Changes:
     tables = [_Table(*row) for row in await cursor.fetchall()]
     rows, unknown = list[ChangedRow](), dict[str, str]()
     for table in tables:
-        if table.foreign:
-            unknown[f"{table.schema}.{table.name}"] = (
-                f"planning a statement on it executes {table.foreign}, which is another role's"
-            )
+        if code := await _code_of_others(conn, table.oid):
+            unknown[f"{table.schema}.{table.name}"] = f"planning a statement on it executes {code}"
             continue
         try:
             rows += await _compare(conn, outside, table, xid)
@@ -85,6 +84,14 @@ async def changed_rows(conn: Connection, outside: Connection) -> Changes:
             reason = error.diag.message_primary or str(error)
             unknown[f"{table.schema}.{table.name}"] = reason
     return Changes(rows, unknown)
+
+
+async def _code_of_others(conn: Connection, table: int) -> TableCode | None:
+    """Return code of another role that planning executes, if there is any."""
+    cursor = await conn.execute("select current_user")
+    (role,) = await cursor.fetchone() or ("",)
+    found = await code_of(conn, [table], Moment.PLANNED)
+    return next((each for each in found if not each.trusted and each.owner != role), None)
 
 
 async def _own_id(conn: Connection) -> str | None:
