@@ -136,9 +136,13 @@ class AsyncAgents:
             raise ConfigError(f"run {run} does not exist, or you cannot see it")
         return found
 
-    async def retry(self, *runs: int) -> None:
-        """Requeue failed, dead or cancelled runs: all, or none."""
-        await self._run(lambda conn: operator.retry(conn, runs))
+    async def retry(self, *runs: int, fresh: bool = False) -> None:
+        """Requeue failed, dead or cancelled runs: all, or none.
+
+        Args:
+            fresh: begin with an empty transcript; a run that wrote or sent something is refused.
+        """
+        await self._run(lambda conn: operator.retry(conn, runs, fresh=fresh))
 
     async def cancel(self, *runs: int, reason: str | None = None) -> None:
         """Cancel runs: all, or none if one has ended."""
@@ -247,9 +251,9 @@ class Agents(Blocking[AsyncAgents]):
         """Return a run with its steps; see `AsyncAgents.run`."""
         return self._run(self._client.run(run))
 
-    def retry(self, *runs: int) -> None:
-        """Requeue failed, dead or cancelled runs: all, or none."""
-        self._run(self._client.retry(*runs))
+    def retry(self, *runs: int, fresh: bool = False) -> None:
+        """Requeue failed, dead or cancelled runs: all, or none; see `AsyncAgents.retry`."""
+        self._run(self._client.retry(*runs, fresh=fresh))
 
     def cancel(self, *runs: int, reason: str | None = None) -> None:
         """Cancel runs: all, or none if one has ended."""

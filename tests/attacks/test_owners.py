@@ -17,7 +17,7 @@ select count(*) from pg_proc p where p.proowner = to_regrole('walagent_definer')
    and p.pronamespace::regnamespace::text in ('agent', 'agent_internal')
 """
 TAKE = {
-    "one function": "alter function agent.retry(bigint, boolean) owner to {0}",
+    "one function": "alter function agent.retry(bigint, boolean, boolean) owner to {0}",
     "what the daemon calls": "alter function agent_internal.tick() owner to {0}",
     "all of a role": "reassign owned by walagent_definer to {0}",
 }

@@ -309,6 +309,13 @@ LOSSES = {
         "function public.note(bigint,text) does not exist",
         in_wal=False,
     ),
+    "a child that inherits": Loss(
+        "",
+        "create table urgent () inherits (ticket); insert into urgent (id) values (-3)",
+        "rows of public.ticket can be in public.urgent",
+        refusal="which inherits from it",
+        mend="drop table urgent",
+    ),
     "the tool's arguments renamed": Loss(
         "tools=[note]",
         "drop function note; create function note(t bigint, words text default '') returns void"
@@ -489,6 +496,39 @@ def with_sync(dsn: str, statements: str) -> None:
 
 
 # Another table of the same name.
+
+
+async def test_a_new_partition_without_the_old_row_is_named(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """The replica identity of the root is not inherited: the condition would see NULL in old."""
+    await run_all(
+        conn,
+        f"{SCENE}{PARTS} alter table sale add amount int; alter table sale replica identity full;"
+        "alter table sale_n replica identity full",
+    )
+    condition = "when=old.amount < new.amount, on=update"
+    async with daemon(conn, dsn, ["ok"]) as d:
+        await attach(
+            conn, "lame", condition, "sale"
+        )  # with a warning: of sale_s, old has no amount
+        missing = "select definition -> 'missing_old' from agent.attachment where name = %s"
+        assert await value(conn, missing, "lame") == ["amount"]
+        await run_all(conn, "alter table sale_s replica identity full")
+        await attach(conn, "sales", condition, "sale")
+        await run_all(conn, "create table sale_w partition of sale for values in ('w')")
+        await d.until(PAUSED, "sales")
+        reason = await value(conn, REASON, "sales")
+        assert 'identity of public.sale_w does not include column "amount"' in reason
+        await run_all(conn, "alter table sale_w replica identity full")
+        await value(conn, "select agent.resume('sales')")
+        await run_all(
+            conn, "insert into sale values (1, 'w', 1); update sale set amount = 2 where id = 1"
+        )
+        await d.until(
+            "select exists (select from agent.run_overview"
+            " where attachment = 'sales' and key = '1,w' and state = 'succeeded')"
+        )
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)

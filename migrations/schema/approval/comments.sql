@@ -14,7 +14,7 @@ comment on column agent.approval.decided_at is 'Time of the decision';
 comment on column agent.approval.reason is 'Reason of a rejection, or the answer to a question';
 comment on column agent.approval.tenant is 'Tenant of the run';
 comment on column agent.approval.agent is 'Agent that made the call';
-comment on column agent.approval.risk is 'Risk of the tool; NULL: it has none, and counts as critical';
+comment on column agent.approval.risk is 'Risk of the tool; of one without a risk: critical';
 comment on column agent.approval.requested_by is 'Principals who started the run';
 comment on column agent.approval.four_eyes is 'Whether they cannot decide';
 comment on column agent.approval.edited is 'Arguments that the approver chose instead; NULL: those of the call';

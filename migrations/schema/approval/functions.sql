@@ -145,12 +145,14 @@ as $$
 declare
     _agent constant text := (select v.definition ->> 'agent' from agent.attachment_version v
                               where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version);
+    _made  constant jsonb := agent_internal.tool_of_run(_run, _tool);
     _new   agent.approval;
 begin
     insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at, agent, risk, requested_by, four_eyes)
     values (_run.id, _call_id, _tool, _arguments, agent_internal.call_digest(_run.id, _call_id, _tool, _arguments), _run_as,
             agent_internal.now() + _ttl, _agent,
-            coalesce(agent_internal.tool_of_run(_run, _tool) ->> 'risk', (agent_internal.tool_of(_run.tenant, _tool)).risk),
+            -- A function without a row in agent.tool has no risk; the interrupt of a workflow is no tool.
+            coalesce(_made ->> 'risk', (agent_internal.tool_of(_run.tenant, _tool)).risk, case when _made is not null then 'critical' end),
             agent_internal.requesters_of(_run),
             coalesce((select g.four_eyes from agent.agent g where g.tenant = _run.tenant and g.name = _agent),
                      agent_internal.tenant_setting('four_eyes', _run.tenant)::boolean, false))

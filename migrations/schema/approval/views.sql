@@ -28,7 +28,7 @@ comment on column agent.pending_approval.relation is 'Table of the row, as schem
 comment on column agent.pending_approval.bound is 'Arguments of the call that come from the row';
 comment on column agent.pending_approval.content is 'The row as the agent saw it: after the change, or before a delete';
 comment on column agent.pending_approval.agent is 'Agent that made the call';
-comment on column agent.pending_approval.risk is 'Risk of the tool; NULL: it has none, and counts as critical';
+comment on column agent.pending_approval.risk is 'Risk of the tool; of one without a risk: critical';
 comment on column agent.pending_approval.requested_by is 'Principals who started the run';
 comment on column agent.pending_approval.four_eyes is 'Whether they cannot decide';
 comment on column agent.pending_approval.digest is 'Digest of run, call, tool and arguments';

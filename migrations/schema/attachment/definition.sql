@@ -245,8 +245,9 @@ begin
     end if;
     if _absent <> '{}' then
         raise warning 'the condition of "%" reads % from old, which is NULL: the replica identity of % does not include it',
-            _attachment.name, (select string_agg(format('"%s"', c), ', ') from unnest(_absent) c), _attachment.relation
-            using hint = format('alter table %s replica identity full', _attachment.relation);
+            _attachment.name, (select string_agg(format('"%s"', c), ', ') from unnest(_absent) c),
+            agent_internal.without_identity(_attachment.relation, _absent[1])
+            using hint = format('alter table %s replica identity full', agent_internal.without_identity(_attachment.relation, _absent[1]));
     end if;
     if _attachment.server_filter then
         if _attachment.definition is null then
@@ -393,7 +394,8 @@ begin
         if 'delete' = any (new.ops) and new.tenant_column <> all (agent_internal.identity_columns(new.relation)) then
             raise exception 'tenant: the WAL has no column "%" of deleted rows of %: its replica identity does not include it',
                 new.tenant_column, new.relation
-                using errcode = 'WA013', hint = format('alter table %s replica identity full', new.relation);
+                using errcode = 'WA013', hint = format('alter table %s replica identity full',
+                                                       agent_internal.without_identity(new.relation, new.tenant_column));
         end if;
     end if;
     if new.backfill and agent_internal.key_columns(new.relation) = '{}' then

@@ -64,6 +64,12 @@ as $$
             and exists (select from pg_publication_rel r join pg_publication b on b.oid = r.prpubid
                          where r.prrelid = p.relid and b.pubname in ('walagent', 'walagent_inserts'))
           limit 1),
+        -- As attaching refuses: a child of a partitioned table is a partition, one of any other table has rows of its own.
+        (select format('rows of %s can be in %s, which inherits from it; they start no run', _relation, i.inhrelid::regclass)
+           from pg_inherits i join pg_class c on c.oid = i.inhparent
+          where i.inhparent = _relation and c.relkind = 'r'
+          order by i.inhrelid
+          limit 1),
         -- wal2json receives the names of tables when the stream opens.
         (select case when c.relkind = 'p' then format('wal2json sends the changes of partitions under their own names, not as those of %s', _relation)
                      else format('%s.%s is now named %s, and wal2json has sent no change of it since', _definition ->> 'schema',
@@ -275,13 +281,13 @@ as $$
                                  array_to_string(k.was, ', ')) end
            from (select agent_internal.key_columns(_relation), array(select jsonb_array_elements_text(_definition -> 'key_columns'))) as k (now, was)
           where k.now <> k.was),
-        (select format('the replica identity of %s does not include column "%s", which the condition reads from old', _relation, o)
-           from jsonb_array_elements_text(_definition -> 'old_columns') o
-          where o <> all (agent_internal.identity_columns(_relation))
+        (select format('the replica identity of %s does not include column "%s", which the condition reads from old', w, o)
+           from jsonb_array_elements_text(_definition -> 'old_columns') o cross join agent_internal.without_identity(_relation, o) w
+          where w is not null
           limit 1),
-        (select format('the replica identity of %s does not include column "%s", which names the tenant of deleted rows', _relation, t)
-           from (select _definition ->> 'tenant_column') as d (t)
-          where _definition -> 'ops' ? 'delete' and t <> all (agent_internal.identity_columns(_relation))))
+        (select format('the replica identity of %s does not include column "%s", which names the tenant of deleted rows', w, t)
+           from (select _definition ->> 'tenant_column') as d (t) cross join agent_internal.without_identity(_relation, t) w
+          where _definition -> 'ops' ? 'delete' and t is not null and w is not null))
 $$;
 comment on function agent_internal.identity_drift(regclass, jsonb) is 'What has changed in the primary key and replica identity of a table';
 

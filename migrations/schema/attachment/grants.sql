@@ -1,6 +1,5 @@
 insert into agent_internal.privilege (kind, object, privilege, capabilities) values
     ('table', 'agent.attachment', 'select', '{runner,viewer}'),
-    ('table', 'agent.attachment', 'select, insert, update, delete', '{developer}'),
     ('table', 'agent.attachment_version', 'select', '{viewer}'),
     ('table', 'agent.attachment_version', 'select (attachment_id, version, active_from, active_until)', '{developer}'),
     ('table', 'agent.attachment_version', 'select, insert, update (active_from, active_until)', '{runner}'),
@@ -49,6 +48,13 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.tool_drift(regclass, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.view_condition(regclass, regclass, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.write_row(text, text, jsonb)', 'execute', '{runner,developer}');
+
+-- Not its ID: numbers are of all tenants, and one that is refused would tell that another tenant has it.
+insert into agent_internal.privilege (kind, object, privilege, capabilities)
+select 'table', 'agent.attachment', format('select, insert (%1$s), update (%1$s), delete', string_agg(a.attname, ', ' order by a.attnum)),
+       '{developer}'
+  from pg_catalog.pg_attribute a
+ where a.attrelid = 'agent.attachment'::regclass and a.attnum > 0 and not a.attisdropped and a.attname <> 'id';
 
 -- agent.attach() with named arguments: its types are generated.
 insert into agent_internal.privilege (kind, object, privilege, capabilities)

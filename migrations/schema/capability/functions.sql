@@ -12,7 +12,7 @@ as $$
                when 'runner' then has_table_privilege(r.oid, 'agent.run', 'update')
                when 'viewer' then has_table_privilege(r.oid, 'agent.run', 'select')
                when 'approver' then has_column_privilege(r.oid, 'agent.approval', 'state', 'update')
-               when 'developer' then has_table_privilege(r.oid, 'agent.attachment', 'insert')
+               when 'developer' then has_column_privilege(r.oid, 'agent.attachment', 'name', 'insert')
                when 'asker' then has_function_privilege(r.oid, 'agent_internal.ask(text, text, jsonb)', 'execute')
                when 'member' then has_function_privilege(r.oid, 'agent.act_as(text)', 'execute')
            end

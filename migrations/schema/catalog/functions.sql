@@ -99,6 +99,26 @@ as $$
      where i.indrelid = _relation and i.indisprimary
 $$;
 
+-- The table, or a partition of it, whose old rows the WAL does not carry this column of; NULL: there is none.  Partitions have
+-- replica identities of their own, and a new one does not inherit that of its parent.
+create or replace function agent_internal.without_identity(_relation regclass, _column text)
+    returns regclass
+    language sql
+    stable
+as $$
+    select c.oid::regclass
+      from (select p.relid from pg_catalog.pg_partition_tree(_relation) p where p.isleaf union select _relation) t
+           join pg_catalog.pg_class c on c.oid = t.relid
+           left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attname = _column and not a.attisdropped
+     where c.relreplident <> 'f'
+       and not exists (select from pg_catalog.pg_index i
+                        where i.indrelid = c.oid and a.attnum = any (i.indkey::smallint[])
+                          and (c.relreplident = 'd' and i.indisprimary or c.relreplident = 'i' and i.indisreplident))
+     order by c.oid
+     limit 1
+$$;
+comment on function agent_internal.without_identity(regclass, text) is 'The table, or a partition of it, whose old rows the WAL does not carry a column of';
+
 -- The columns of the old row that the WAL carries with an UPDATE or DELETE.
 create or replace function agent_internal.identity_columns(_relation regclass)
     returns text[]
@@ -106,13 +126,9 @@ create or replace function agent_internal.identity_columns(_relation regclass)
     stable
 as $$
     select coalesce(array_agg(a.attname::text order by a.attnum), '{}')
-      from pg_catalog.pg_class c
-           join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-     where c.oid = _relation
-       and (c.relreplident = 'f'
-            or exists (select from pg_catalog.pg_index i
-                        where i.indrelid = c.oid and a.attnum = any (i.indkey::smallint[])
-                          and (c.relreplident = 'd' and i.indisprimary or c.relreplident = 'i' and i.indisreplident)))
+      from pg_catalog.pg_attribute a
+     where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped
+       and agent_internal.without_identity(_relation, a.attname) is null
 $$;
 
 -- The names of the input arguments of a function, in order; '' for an unnamed one.

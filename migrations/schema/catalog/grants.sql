@@ -12,4 +12,5 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.or_null(jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.schema_of_extension(text)', 'execute', '{runner,viewer,developer,member}'),
     ('function', 'agent_internal.schemas_of(text)', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.typed_columns(oid, text[])', 'execute', '{runner}');
+    ('function', 'agent_internal.typed_columns(oid, text[])', 'execute', '{runner}'),
+    ('function', 'agent_internal.without_identity(regclass, text)', 'execute', '{runner,developer}');

@@ -74,7 +74,7 @@ create or replace view agent.tool_call_queue with (security_invoker = on) as
           from agent.approval p
          where p.state = 'pending'
         union all
-        select r.tenant, r.id, null, r.error ->> 'call_id', i.content ->> 'name', null, a.agent, t.risk, 'needs_review', i.recorded_at, null
+        select r.tenant, r.id, null, r.error ->> 'call_id', i.content ->> 'name', null, a.agent, coalesce(t.risk, 'critical'), 'needs_review', i.recorded_at, null
           from agent.run r
                left join agent.attachment a on a.tenant = r.tenant and a.id = r.attachment_id
                left join lateral (select x.content, x.recorded_at from agent.step x where x.run_id = r.id and x.kind = 'intent'
@@ -92,7 +92,7 @@ comment on column agent.tool_call_queue.call_id is 'Call';
 comment on column agent.tool_call_queue.tool is 'Tool';
 comment on column agent.tool_call_queue.arguments is 'Arguments of the call';
 comment on column agent.tool_call_queue.agent is 'Agent that made it';
-comment on column agent.tool_call_queue.risk is 'Risk of the tool; NULL counts as critical';
+comment on column agent.tool_call_queue.risk is 'Risk of the tool; of one without a risk: critical';
 comment on column agent.tool_call_queue.waits_for is 'awaiting_approval, or needs_review: its outcome is unknown';
 comment on column agent.tool_call_queue.since is 'Since when it waits';
 comment on column agent.tool_call_queue.expires_at is 'When the approval expires';

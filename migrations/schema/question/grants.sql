@@ -6,7 +6,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent.session', 'select', '{viewer}'),
     ('table', 'agent.session', 'select, insert, update, delete', '{runner}'),
     ('table', 'agent.session', 'select, update (summary, summary_upto)', '{asker}'),
-    ('table', 'agent.verified_query', 'select, insert, update, delete', '{runner,asker}'),
+    ('table', 'agent.verified_query', 'select, insert (question, sql), update (question, sql, saved_at), delete', '{runner,asker}'),
     ('table', 'agent_internal.schema_index', 'select, insert, update, delete', '{runner,asker}'),
     ('table', 'agent_internal.schema_table', 'select, insert, update, delete', '{runner,asker}'),
     ('sequence', 'agent.question_id_seq', 'usage', '{runner,developer}'),

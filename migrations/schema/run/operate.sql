@@ -161,10 +161,37 @@ as $$
                      where side.key in ('new', 'old') and jsonb_typeof(side.value) = 'object'), '{}') end
 $$;
 
+-- The first call of a run that wrote or sent something, or might have; NULL: there is none.
+--
+-- A tool only reads if each version of the attachment that has it says so.  A call that failed was rolled back, unless
+-- it went outside: then it has an intent.  One of which a person said that it did not happen does not count.
+create or replace function agent_internal.effect_of_run(_run agent.run)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('call of "%s" (step %s)', s.content ->> 'name', s.seq)
+      from agent.step s
+     where s.run_id = _run.id and (s.kind = 'intent' or s.kind = 'result' and not (s.content -> 'is_error')::boolean)
+       and not exists (select from agent.step r
+                        where r.run_id = s.run_id and r.kind = 'result' and r.seq > s.seq and r.content ->> 'call_id' = s.content ->> 'call_id'
+                          and r.content ? 'reviewed_by' and (r.content -> 'is_error')::boolean)
+       and not coalesce((select bool_and(t ->> 'effect' = 'read')
+                           from agent.attachment_version v cross join jsonb_array_elements(v.definition -> 'tools') t
+                          where v.attachment_id = _run.attachment_id and t ->> 'name' = s.content ->> 'name'), false)
+     order by s.seq
+     limit 1
+$$;
+comment on function agent_internal.effect_of_run(agent.run) is 'The first call of a run that wrote or sent something, or might have';
+
 -- Requeue an ended run.  Its steps stay; limits and attempts start again.  It gets the current version of its attachment,
 -- if that is not detached, and sees no more of the change than that version shows.  For the lock see
 -- agent_internal.ingest(): until this commits, no run starts as it is inserted.
-create or replace function agent.retry(run_id bigint, same_version boolean default false)
+--
+-- Args: fresh: show the model nothing of the steps before, as in a new run.  It could not know what they did, so a run that
+--   wrote or sent something is refused.
+create or replace function agent.retry(run_id bigint, same_version boolean default false, fresh boolean default false)
     returns void
     language plpgsql
     security definer
@@ -174,6 +201,7 @@ declare
     _run        agent.run;
     _version    integer;
     _definition jsonb;
+    _effect     text;
 begin
     perform agent_internal.check_role('approver');
     select * into _run from agent.run where id = retry.run_id for no key update;
@@ -187,10 +215,21 @@ begin
                      and not exists (select from agent.attachment a where a.id = q.attachment_id)) then
         raise exception 'run % cannot be retried: its attachment was detached while paused', _run.id using errcode = 'WA003';
     end if;
-    perform agent_internal.audit('run.retried', _run.id::text, _tenant => _run.tenant);
+    if retry.fresh then
+        _effect := agent_internal.effect_of_run(_run);
+        if _run.kind <> 'agent' then
+            raise exception 'run % is of kind "%"; only runs of agents can begin afresh', _run.id, _run.kind using errcode = 'WA003',
+                hint = 'Retry it without fresh.';
+        elsif _effect is not null then
+            raise exception 'run % cannot begin afresh: its % wrote or sent something, or might have', _run.id, _effect
+                using errcode = 'WA003', hint = 'Retry it without fresh: the model is shown what was done.';
+        end if;
+    end if;
+    perform agent_internal.audit('run.retried', _run.id::text,
+                                 case when retry.fresh then '{"fresh": true}'::jsonb else '{}' end, _run.tenant);
     perform agent_internal.prevent_starts();
-    perform agent_internal.insert_step(_run.id, null, 'note', jsonb_build_object(
-        'retry', true, 'by', agent.current_principal()));
+    perform agent_internal.insert_step(_run.id, null, 'note', jsonb_strip_nulls(jsonb_build_object(
+        'retry', true, 'by', agent.current_principal(), 'fresh', nullif(retry.fresh, false))));
     if not same_version then
         select v.version, v.definition into _version, _definition
           from agent.attachment a
@@ -208,17 +247,17 @@ begin
      where id = _run.id;
 end;
 $$;
-comment on function agent.retry(bigint, boolean) is 'Requeue a failed, dead or cancelled run, with the current version of its attachment';
+comment on function agent.retry(bigint, boolean, boolean) is 'Requeue a failed, dead or cancelled run, with the current version of its attachment';
 
 -- The same for many: all or none.
-create or replace function agent.retry_runs(run_ids bigint[], same_version boolean default false)
+create or replace function agent.retry_runs(run_ids bigint[], same_version boolean default false, fresh boolean default false)
     returns bigint
     language sql
 as $$
-    select count(*) from (select agent.retry(id, retry_runs.same_version)
+    select count(*) from (select agent.retry(id, retry_runs.same_version, retry_runs.fresh)
                             from (select distinct unnest(run_ids) as id order by 1) i offset 0) done
 $$;
-comment on function agent.retry_runs(bigint[], boolean) is 'Requeue many runs, or none if one cannot be requeued; return their number';
+comment on function agent.retry_runs(bigint[], boolean, boolean) is 'Requeue many runs, or none if one cannot be requeued; return their number';
 
 create or replace function agent.cancel_runs(run_ids bigint[], reason text default null)
     returns bigint

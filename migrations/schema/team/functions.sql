@@ -26,15 +26,15 @@ $$;
 comment on function agent_internal.team_role(text, text[]) is 'The caller''s membership of a team, which is locked';
 
 -- Append an event to a thread as the caller.  Nothing is appended to one that is archived.
-create or replace function agent_internal.post_team_event(_thread uuid, _author name, _data jsonb)
+create or replace function agent_internal.post_team_event(_tenant text, _thread uuid, _author name, _data jsonb)
     returns void
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if exists (select from agent.thread t where t.id = _thread and t.state <> 'archived') then
-        perform agent_internal.post_event(_thread, 'system', _author, jsonb_strip_nulls(_data));
+    if exists (select from agent.thread t where t.tenant = _tenant and t.id = _thread and t.state <> 'archived') then
+        perform agent_internal.post_event(_tenant, _thread, 'system', _author, jsonb_strip_nulls(_data));
     end if;
 end;
 $$;
@@ -70,7 +70,7 @@ begin
     end if;
     insert into agent.team_member (tenant, team, thread_id, principal, role)
     values (_tenant, create_team.name, _thread, agent.current_principal(), 'leader');
-    foreach _member in array array_remove(create_team.members, agent.current_principal()) loop
+    foreach _member in array array_remove(coalesce(create_team.members, '{}'), agent.current_principal()) loop
         perform agent.set_team_member(create_team.name, _member);
     end loop;
     return _thread;
@@ -132,7 +132,7 @@ begin
     insert into agent.team_member as m (tenant, team, thread_id, principal, role, weight)
     values (_me.tenant, _me.team, _me.thread_id, _new.name, set_team_member.role, set_team_member.weight)
     on conflict on constraint team_member_pkey do update set role = excluded.role, weight = excluded.weight;
-    perform agent_internal.post_team_event(_me.thread_id, _me.principal, jsonb_build_object(
+    perform agent_internal.post_team_event(_me.tenant, _me.thread_id, _me.principal, jsonb_build_object(
         'action', 'role_given', 'target', 'member', 'member', _new.name, 'role', set_team_member.role));
 end;
 $$;
@@ -179,7 +179,7 @@ begin
         select m.principal from agent.team_member m where m.tenant = _me.tenant and m.team = _me.team and m.principal <> _me.principal));
     insert into agent.discussion (tenant, thread_id, team, topic, opened_by)
     values (_me.tenant, _thread, _me.team, open_discussion.topic, _me.principal);
-    perform agent_internal.post_team_event(_me.thread_id, _me.principal, jsonb_build_object(
+    perform agent_internal.post_team_event(_me.tenant, _me.thread_id, _me.principal, jsonb_build_object(
         'action', 'discussion_opened', 'target', 'discussion', 'thread', _thread, 'topic', open_discussion.topic));
     return _thread;
 end;
@@ -213,7 +213,7 @@ begin
           and not exists (select from agent.member m where m.tenant = _me.tenant and m.thread_id = _me.thread_id and m.principal = comment."to") then
         raise exception '"%" is not a member of the thread', comment."to" using errcode = 'WA026';
     end if;
-    return agent_internal.post_event(_me.thread_id, 'text', _me.principal, jsonb_strip_nulls(jsonb_build_object(
+    return agent_internal.post_event(_me.tenant, _me.thread_id, 'text', _me.principal, jsonb_strip_nulls(jsonb_build_object(
         'text', comment."text", 'kind', comment.kind, 'about', comment.about, 'to', comment."to")));
 end;
 $$;
@@ -242,7 +242,7 @@ begin
     if (_was is not distinct from 'reacted') <> react.remove then
         return false;
     end if;
-    perform agent_internal.post_event(_on.thread_id, 'system', _me.principal, jsonb_build_object(
+    perform agent_internal.post_event(_on.tenant, _on.thread_id, 'system', _me.principal, jsonb_build_object(
         'action', case when react.remove then 'unreacted' else 'reacted' end, 'target', 'event', 'event', _on.id, 'reaction', react.reaction));
     return true;
 end;

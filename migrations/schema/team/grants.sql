@@ -29,7 +29,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.check_assignee(agent.team_member, name)', 'execute', '{runner}'),
     ('function', 'agent_internal.keep_leader(uuid, name)', 'execute', '{runner}'),
     ('function', 'agent_internal.outcome_of(agent.proposal, boolean)', 'execute', '{runner}'),
-    ('function', 'agent_internal.post_team_event(uuid, name, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.post_team_event(text, uuid, name, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.proposal_for(uuid, text[])', 'execute', '{runner}'),
     ('function', 'agent_internal.settle_due_proposals()', 'execute', '{runner}'),
     ('function', 'agent_internal.settle_proposal(agent.proposal)', 'execute', '{runner}'),

@@ -54,7 +54,7 @@ begin
         return 'open';
     end if;
     update agent.proposal p set state = _state, decided_at = agent_internal.now() where p.tenant = _of.tenant and p.id = _of.id;
-    perform agent_internal.post_team_event(_of.thread_id, _of.proposed_by, jsonb_build_object(
+    perform agent_internal.post_team_event(_of.tenant, _of.thread_id, _of.proposed_by, jsonb_build_object(
         'action', 'decided', 'target', 'proposal', 'proposal', _of.id, 'title', _of.title, 'result', _state,
         'votes', (select jsonb_object_agg(x.choice, x.weight) from (
                       select v.choice, sum(v.weight) as weight from agent.vote v
@@ -145,7 +145,7 @@ begin
            case propose.rule when 'unanimity' then 1 else coalesce(propose.quorum, 0.5) end, propose.deadline, _me.principal
       from agent.team t where t.tenant = _me.tenant and t.name = _me.team
     returning * into _new;
-    perform agent_internal.post_event(_new.thread_id, 'system', _me.principal, jsonb_strip_nulls(jsonb_build_object(
+    perform agent_internal.post_event(_new.tenant, _new.thread_id, 'system', _me.principal, jsonb_strip_nulls(jsonb_build_object(
         'action', 'proposed', 'target', 'proposal', 'proposal', _new.id, 'title', _new.title, 'body', nullif(_new.body, ''), 'rule', _new.rule,
         'deadline', _new.deadline)));
     return _new.id;
@@ -180,7 +180,7 @@ begin
     if not found then
         raise exception '"%" has voted on proposal %', _me.principal, _of.id using errcode = 'WA026';
     end if;
-    perform agent_internal.post_event(_of.thread_id, 'system', _me.principal, jsonb_strip_nulls(jsonb_build_object(
+    perform agent_internal.post_event(_of.tenant, _of.thread_id, 'system', _me.principal, jsonb_strip_nulls(jsonb_build_object(
         'action', 'voted', 'target', 'proposal', 'proposal', _of.id, 'choice', vote.choice, 'reason', nullif(vote.reason, ''))));
     return agent_internal.settle_proposal(_of);
 end;
@@ -205,7 +205,7 @@ begin
         raise exception 'proposal % is %', _of.id, _of.state using errcode = 'WA026';
     end if;
     update agent.proposal p set state = 'withdrawn', decided_at = agent_internal.now() where p.tenant = _of.tenant and p.id = _of.id;
-    perform agent_internal.post_team_event(_of.thread_id, _me.principal, jsonb_build_object(
+    perform agent_internal.post_team_event(_of.tenant, _of.thread_id, _me.principal, jsonb_build_object(
         'action', 'withdrawn', 'target', 'proposal', 'proposal', _of.id, 'title', _of.title));
 end;
 $$;

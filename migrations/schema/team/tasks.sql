@@ -28,7 +28,7 @@ begin
        <> (select count(distinct u) from unnest(create_task.needs) u) then
         raise exception 'a task that is needed does not exist in team "%"', _me.team using errcode = 'WA026';
     end if;
-    perform agent_internal.post_event(_me.thread_id, 'system', _me.principal, jsonb_strip_nulls(jsonb_build_object(
+    perform agent_internal.post_event(_me.tenant, _me.thread_id, 'system', _me.principal, jsonb_strip_nulls(jsonb_build_object(
         'action', 'created', 'target', 'task', 'task', _id, 'title', create_task.title, 'to', create_task.assignee)));
     return _id;
 end;
@@ -92,7 +92,7 @@ begin
     end if;
     perform agent_internal.check_assignee(_me, assign_task.assignee);
     update agent.task t set assignee = assign_task.assignee, updated_at = agent_internal.now() where t.tenant = _of.tenant and t.id = _of.id;
-    perform agent_internal.post_team_event(_of.thread_id, _me.principal, jsonb_build_object(
+    perform agent_internal.post_team_event(_of.tenant, _of.thread_id, _me.principal, jsonb_build_object(
         'action', 'assigned', 'target', 'task', 'task', _of.id, 'title', _of.title, 'to', assign_task.assignee));
 end;
 $$;
@@ -137,7 +137,7 @@ begin
        set state = update_task.state, note = coalesce(update_task.note, ''), updated_at = agent_internal.now(),
            assignee = coalesce(t.assignee, case when update_task.state = 'started' then _me.principal end)
      where t.tenant = _of.tenant and t.id = _of.id;
-    perform agent_internal.post_team_event(_of.thread_id, _me.principal, jsonb_build_object(
+    perform agent_internal.post_team_event(_of.tenant, _of.thread_id, _me.principal, jsonb_build_object(
         'action', update_task.state, 'target', 'task', 'task', _of.id, 'title', _of.title, 'note', nullif(update_task.note, '')));
 end;
 $$;
@@ -174,7 +174,7 @@ begin
         end if;
         update agent.task t set assignee = hand_over."to", updated_at = agent_internal.now() where t.tenant = _of.tenant and t.id = _of.id;
     end if;
-    perform agent_internal.post_event(_me.thread_id, 'text', _me.principal, jsonb_strip_nulls(jsonb_build_object(
+    perform agent_internal.post_event(_me.tenant, _me.thread_id, 'text', _me.principal, jsonb_strip_nulls(jsonb_build_object(
         'text', hand_over.note, 'kind', 'hand_over', 'to', hand_over."to", 'about', hand_over.task)),
         -- Of an agent: its turn, by which others see that no person wrote it.
         (select r.id from agent.run r
@@ -210,7 +210,7 @@ begin
     insert into agent.artifact (tenant, team, name, version, thread_id, kind, content, made_by)
     values (_me.tenant, _me.team, save_artifact.name, _latest + 1, _me.thread_id, coalesce(save_artifact.kind, 'text/markdown'),
             save_artifact.content, _me.principal);
-    perform agent_internal.post_event(_me.thread_id, 'system', _me.principal, jsonb_build_object(
+    perform agent_internal.post_event(_me.tenant, _me.thread_id, 'system', _me.principal, jsonb_build_object(
         'action', 'saved', 'target', 'artifact', 'name', save_artifact.name, 'version', _latest + 1));
     return _latest + 1;
 end;

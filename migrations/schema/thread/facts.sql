@@ -63,7 +63,7 @@ begin
     if _said.type <> 'text' or (select p.kind from agent.principal p where p.tenant = _said.tenant and p.name = _said.author) <> 'agent' then
         raise exception 'event % is not a text of an agent', _said.id using errcode = 'WA019';
     end if;
-    perform agent_internal.post_event(_said.thread_id, 'system', (agent_internal.participant(agent.current_principal())).name,
+    perform agent_internal.post_event(_said.tenant, _said.thread_id, 'system', (agent_internal.participant(agent.current_principal())).name,
         jsonb_build_object('action', 'overridden', 'target', _said.id, 'text', override_response."text"));
     return agent_internal.add_observation(_said.thread_id, _said.id, 'correction', override_response."text");
 end;

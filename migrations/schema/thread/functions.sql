@@ -71,7 +71,7 @@ $$;
 -- Raises WA019 if there is no such thread for the caller, or nothing can be posted in it; 42501 if such an author cannot
 -- write such events.
 create or replace function agent_internal.post_event(
-    _thread uuid, _type text, _author name, _data jsonb, _run bigint default null, _id uuid default null
+    _tenant text, _thread uuid, _type text, _author name, _data jsonb, _run bigint default null, _id uuid default null
 )
     returns agent.event
     language plpgsql
@@ -83,7 +83,7 @@ declare
     _event agent.event;
     _kind  text;
 begin
-    select * into _where from agent.thread t where t.id = _thread for no key update;
+    select * into _where from agent.thread t where t.tenant = _tenant and t.id = _thread for no key update;
     if _where.id is null then
         raise exception 'thread % does not exist', _thread using errcode = 'WA019';
     elsif _where.state = 'archived' then
@@ -105,7 +105,7 @@ begin
     return _event;
 end;
 $$;
-comment on function agent_internal.post_event(uuid, text, name, jsonb, bigint, uuid) is 'Append an event to a thread';
+comment on function agent_internal.post_event(text, uuid, text, name, jsonb, bigint, uuid) is 'Append an event to a thread';
 
 -- Open a thread.  The caller is its owner; *members*, people and agents, are members.
 --
@@ -131,19 +131,19 @@ begin
     values (_tenant, _id, open_thread.title, coalesce(open_thread.max_agent_turns, 20))
     on conflict do nothing;
     if not found then
-        if exists (select from agent.thread t where t.id = _id and t.created_by = _me.name) then
+        if exists (select from agent.thread t where t.tenant = _tenant and t.id = _id and t.created_by = _me.name) then
             return _id;
         end if;
         raise exception 'the ID % is taken', _id using errcode = 'WA019';
     end if;
     insert into agent.member (tenant, thread_id, principal, id, role)
     values (_tenant, _id, _me.name, coalesce(open_thread.membership, gen_random_uuid()), 'owner');
-    foreach _name in array open_thread.members loop
+    foreach _name in array coalesce(open_thread.members, '{}') loop
         insert into agent.member (tenant, thread_id, principal)
         values (_tenant, _id, (agent_internal.participant(_name)).name)
         on conflict do nothing;
     end loop;
-    perform agent_internal.post_event(_id, 'system', _me.name, '{"action": "created", "target": "thread"}');
+    perform agent_internal.post_event(_tenant, _id, 'system', _me.name, '{"action": "created", "target": "thread"}');
     return _id;
 exception when unique_violation then
     raise exception 'the ID % is taken', open_thread.membership using errcode = 'WA019';
@@ -178,7 +178,7 @@ begin
         end if;
     end if;
     perform agent_internal.check_queue();
-    return agent_internal.post_event(post.thread, 'text', _me.principal, jsonb_build_object('text', post."text"), null, post.id);
+    return agent_internal.post_event(_me.tenant, post.thread, 'text', _me.principal, jsonb_build_object('text', post."text"), null, post.id);
 end;
 $$;
 comment on function agent.post(uuid, text, uuid) is 'Post a text in a thread, as the caller';
@@ -193,7 +193,7 @@ declare
     _me constant agent.member := agent_internal.membership(rename_thread.thread);
 begin
     update agent.thread t set title = rename_thread.title where t.tenant = _me.tenant and t.id = _me.thread_id;
-    perform agent_internal.post_event(_me.thread_id, 'system', _me.principal,
+    perform agent_internal.post_event(_me.tenant, _me.thread_id, 'system', _me.principal,
         jsonb_build_object('action', 'renamed', 'target', 'thread', 'title', rename_thread.title));
 end;
 $$;
@@ -220,7 +220,7 @@ begin
     if _was = 'archived' then
         update agent.thread t set state = _state where t.tenant = _me.tenant and t.id = _thread;
     end if;
-    perform agent_internal.post_event(_thread, 'system', _me.name, jsonb_build_object('action', _action, 'target', 'thread'));
+    perform agent_internal.post_event(_me.tenant, _thread, 'system', _me.name, jsonb_build_object('action', _action, 'target', 'thread'));
     update agent.thread t set state = _state where t.tenant = _me.tenant and t.id = _thread;
 end;
 $$;
@@ -239,7 +239,7 @@ create or replace function agent.resume_thread(thread uuid)
 as $$
 begin
     perform agent_internal.set_thread_state(resume_thread.thread, 'active', 'resumed');
-    perform agent_internal.release_turns(resume_thread.thread);
+    perform agent_internal.release_turns(agent.current_tenant(), resume_thread.thread);
 end;
 $$;
 comment on function agent.resume_thread(uuid) is 'Resume a thread that is paused, completed or archived; turns that waited start';
@@ -275,7 +275,7 @@ begin
         raise exception 'principal "%" may not instruct agents', coalesce(agent.current_principal(), '')
             using errcode = '42501', hint = 'An instruction needs the role developer, and its token the scope for it; context needs none.';
     end if;
-    return agent_internal.post_event(inject.thread, 'system', (agent_internal.participant(agent.current_principal())).name,
+    return agent_internal.post_event(agent.current_tenant(), inject.thread, 'system', (agent_internal.participant(agent.current_principal())).name,
         jsonb_build_object('action', 'injected', 'kind', inject.kind, 'text', inject."text"));
 end;
 $$;

@@ -35,7 +35,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.may_see(uuid)', 'execute', '{runner}'),
     ('function', 'agent_internal.membership(uuid)', 'execute', '{runner}'),
     ('function', 'agent_internal.participant(name)', 'execute', '{runner}'),
-    ('function', 'agent_internal.post_event(uuid, text, name, jsonb, bigint, uuid)', 'execute', '{runner}'),
+    ('function', 'agent_internal.post_event(text, uuid, text, name, jsonb, bigint, uuid)', 'execute', '{runner}'),
     ('function', 'agent_internal.sees_threads()', 'execute', '{runner,viewer,member}'),
     ('function', 'agent_internal.set_thread_state(uuid, text, text)', 'execute', '{runner,member}');
 

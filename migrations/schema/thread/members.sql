@@ -58,7 +58,7 @@ begin
     if tg_op = 'INSERT' then
         insert into agent_internal.participation (tenant, principal, thread_id) values (new.tenant, new.principal, new.thread_id);
         if exists (select from agent.thread t where t.tenant = new.tenant and t.id = new.thread_id and t.last_number > 0) then
-            perform agent_internal.post_event(new.thread_id, 'system', new.principal, jsonb_strip_nulls(jsonb_build_object(
+            perform agent_internal.post_event(new.tenant, new.thread_id, 'system', new.principal, jsonb_strip_nulls(jsonb_build_object(
                 'action', 'joined', 'target', 'thread', 'by', nullif(_by, new.principal))));
         end if;
         return new;
@@ -66,7 +66,7 @@ begin
     -- A thread that is deleted takes its members with it.
     if exists (select from agent.thread t where t.tenant = old.tenant and t.id = old.thread_id) then
         perform agent_internal.cancel_turns(old.tenant, old.thread_id, old.principal);
-        perform agent_internal.post_event(old.thread_id, 'system', old.principal, jsonb_strip_nulls(jsonb_build_object(
+        perform agent_internal.post_event(old.tenant, old.thread_id, 'system', old.principal, jsonb_strip_nulls(jsonb_build_object(
             'action', 'left', 'target', 'thread', 'by', nullif(_by, old.principal))));
     end if;
     return old;

@@ -2,7 +2,7 @@
 
 create table agent.thread (
     tenant          text collate "C" not null default agent.current_tenant() references agent.tenant,
-    id              uuid not null unique default gen_random_uuid(),
+    id              uuid not null default gen_random_uuid(),
     title           text not null default '',
     state           text not null default 'active' check (state in ('active', 'paused', 'completed', 'archived')),
     last_number     bigint not null default 0,

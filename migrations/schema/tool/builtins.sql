@@ -60,7 +60,7 @@ begin
         raise exception 'this run has no thread to post in' using errcode = 'WA024';
     end if;
     insert into agent.principal (tenant, name, kind) values (_scope.tenant, _scope.agent, 'agent') on conflict do nothing;
-    _event := agent_internal.post_event(_scope.thread_id, 'text', _scope.agent,
+    _event := agent_internal.post_event(_scope.tenant, _scope.thread_id, 'text', _scope.agent,
                                         jsonb_build_object('text', _arguments ->> 'text'), _run);
     return jsonb_build_object('number', _event.number);
 end;

@@ -157,7 +157,7 @@ begin
     if _text is not null then
         _what := format('%s %s %s', _turn.id, _turn.attachment_id, _turn.depth);
         perform pg_logical_emit_message(true, 'walagent', _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
-        perform agent_internal.post_event(_thread, 'text', _turn.principal, jsonb_build_object('text', _text), _run);
+        perform agent_internal.post_event(_turn.tenant, _thread, 'text', _turn.principal, jsonb_build_object('text', _text), _run);
     end if;
     update agent.member m set seen = greatest(m.seen, _seen)
      where m.tenant = _turn.change #>> '{new,tenant}' and m.thread_id = _thread and m.principal = _turn.principal;
@@ -285,10 +285,10 @@ begin
      where s.run_id = new.run_id and s.kind = 'reply' and p ->> 'call' = new.content ->> 'call_id'
      order by s.seq desc
      limit 1;
-    _event := agent_internal.post_event(_thread, 'tool_use', _turn.principal, jsonb_build_object(
+    _event := agent_internal.post_event(_turn.tenant, _thread, 'tool_use', _turn.principal, jsonb_build_object(
         'id', new.content -> 'call_id', 'name', new.content -> 'name', 'input', coalesce(_call -> 'arguments', '{}')), _turn.id);
     if (new.content -> 'is_error')::boolean or new.content ->> 'content' <> all ('{done,ok}') then
-        perform agent_internal.post_event(_thread, 'tool_result', _turn.principal, jsonb_build_object(
+        perform agent_internal.post_event(_turn.tenant, _thread, 'tool_result', _turn.principal, jsonb_build_object(
             'tool_use_id', new.content -> 'call_id', 'tool_name', new.content -> 'name',
             'content', new.content -> 'content', 'is_error', new.content -> 'is_error'), _turn.id);
     end if;
@@ -316,7 +316,7 @@ $$;
 comment on function agent_internal.cancel_turns(text, uuid, name) is 'Cancel the turns of an agent in a thread';
 
 -- Let the turns of a thread that waited for its resumption be claimed.
-create or replace function agent_internal.release_turns(_thread uuid)
+create or replace function agent_internal.release_turns(_tenant text, _thread uuid)
     returns void
     language plpgsql
     security definer
@@ -327,7 +327,7 @@ declare
 begin
     with released as (
         update agent.run r set not_before = null
-         where r.queue_id in (select a.id from agent.attachment a where a.relation = 'agent.event'::regclass)
+         where r.queue_id in (select a.id from agent.attachment a where a.tenant = _tenant and a.relation = 'agent.event'::regclass)
            and r.ordering_key = _thread::text and r.state = 'pending' and r.not_before = '9999-12-31 UTC'
         returning r.queue_id
     )
@@ -337,4 +337,4 @@ begin
     end if;
 end;
 $$;
-comment on function agent_internal.release_turns(uuid) is 'Let turns that waited for the resumption of their thread be claimed';
+comment on function agent_internal.release_turns(text, uuid) is 'Let turns that waited for the resumption of their thread be claimed';

@@ -11,7 +11,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.is_absorbed(bigint, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.look_summary(bigint, bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.look_turn(bigint, bigint)', 'execute', '{runner}'),
-    ('function', 'agent_internal.release_turns(uuid)', 'execute', '{runner}'),
+    ('function', 'agent_internal.release_turns(text, uuid)', 'execute', '{runner}'),
     ('function', 'agent_internal.request_summary(agent.run, uuid, bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.store_summary(bigint, text, bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.turn_function(text, text, name, text)', 'execute', '{runner,developer}');

@@ -359,7 +359,7 @@ comment on function agent.start_turn(uuid, text) is 'Start a turn of an agent in
 -- End a turn with the answer of its model, which is posted in the thread.
 --
 -- Args: text: NULL: nothing is posted.
--- Raises WA027 if the turn has ended, or a call has no result.
+-- Raises WA027 if the turn has ended or waits, or a call has no result: a text is posted or refused.
 create or replace function agent.finish_turn(turn bigint, text text, usage jsonb default null)
     returns jsonb
     language plpgsql
@@ -381,6 +381,9 @@ begin
     if _turn.state = 'running' and _open is not null then
         raise exception 'call "%" of turn % has no result', _open, _turn.id
             using errcode = 'WA027', hint = 'Continue it with agent.process_tool_call(), or record its result.';
+    elsif _text is not null and not agent_internal.is_final(_turn.state) and _turn.state <> 'running' then
+        raise exception 'turn % cannot end yet: it is %, and the text was not posted', _turn.id, agent_internal.turn_status(_turn) ->> 'status'
+            using errcode = 'WA027', hint = 'Call agent.run_turn() until it is running, then finish it.';
     elsif _turn.state <> 'running' then
         return agent_internal.turn_status(_turn);
     end if;

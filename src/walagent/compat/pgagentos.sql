@@ -536,8 +536,23 @@ begin
                                              g.expires_at is null or g.expires_at > now() as is_active
                                         from agent.role_grant g join agent.principal p on p.tenant = g.tenant and p.name = g.principal
                                        where g.tenant = agent.current_tenant()$$),
-            ('aos_core.event_log', $$select a.number as event_id, a.at as created_at, a.action as event_type, a.object as node_name,
-                                            a.principal as actor, a.detail as payload from agent.audit a$$),
+            ('aos_core.event_log', $$select row_number() over (order by e.created_at, e.event_type, e.run_id, e.number) as event_id, e.created_at,
+                                            e.event_type, e.node_name, e.actor, e.payload, e.run_id
+                                       from (select a.number, a.at as created_at, a.action as event_type, a.object as node_name,
+                                                    a.principal as actor, a.detail as payload, null::bigint as run_id
+                                               from agent.audit a
+                                              union all
+                                             select null, x.at, x.event, w.actor, w.actor, x.payload, r.id
+                                               from agent.run r
+                                                    left join agent.attachment a on a.tenant = r.tenant and a.id = r.attachment_id
+                                                    cross join lateral (select coalesce(r.principal, a.agent::name)) as w (actor)
+                                                    cross join lateral (values
+                                                        (r.started_at, 'run_started', jsonb_build_object('kind', r.kind, 'attempt', r.attempt)),
+                                                        (r.finished_at,
+                                                         'run_' || case r.state when 'succeeded' then 'completed' else r.state::text end,
+                                                         jsonb_strip_nulls(jsonb_build_object('kind', r.kind, 'tokens', r.tokens, 'cost', r.cost,
+                                                                                              'error', r.error)))) as x (at, event, payload)
+                                              where r.tenant = agent.current_tenant() and x.at is not null) e$$),
             ('aos_multi_agent.team', $$select aos_meta.id_of('team', t.tenant, t.name) as team_id, t.name, t.description,
                                               t.consensus as consensus_threshold, t.max_members, t.thread_id as conversation_id, t.created_by, t.created_at
                                          from agent.team t$$),

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from walagent.deciders.loop import must_call, times_cut
+from walagent.deciders.loop import must_call, since_fresh, times_cut
 from walagent.deciders.output_limit import output_limit
 from walagent.domain.agent_spec import AgentSpec, Finish, Target
 from walagent.domain.run import RunSpec, Step
@@ -41,7 +41,7 @@ def _digits(value: object) -> orjson.Fragment:
 
 def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: ModelSpec) -> Request:
     """Build the next request of a run from what is recorded."""
-    agent = run.agent
+    agent, steps = run.agent, since_fresh(steps)
     return Request(
         system=_system(agent),
         messages=messages(opening(_visible(run.claim.changes, run.target), mark), steps),

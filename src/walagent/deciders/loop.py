@@ -31,6 +31,7 @@ def next_move(steps: Sequence[Step], agent: AgentSpec, check: Check) -> Move:
         steps: oldest first.
         check: says what is wrong with a call's arguments, or None.
     """
+    steps = since_fresh(steps)
     recent = since_retry(steps)
     at = next((n for n in reversed(range(len(steps))) if steps[n].kind == StepKind.REPLY), None)
     reply = None if at is None else reply_from_json(steps[at].content)
@@ -363,6 +364,12 @@ def _canonical(arguments: Mapping[str, Json] | None) -> str:
 def since_retry(steps: Sequence[Step]) -> Sequence[Step]:
     """Limits count from the last time that a person let the run go on."""
     starts = [n + 1 for n, step in enumerate(steps) if _is_retry(step)]
+    return steps[starts[-1] :] if starts else steps
+
+
+def since_fresh(steps: Sequence[Step]) -> Sequence[Step]:
+    """Return the steps since the last retry that began with an empty transcript."""
+    starts = [n + 1 for n, step in enumerate(steps) if _is_retry(step) and "fresh" in step.content]
     return steps[starts[-1] :] if starts else steps
 
 

@@ -154,6 +154,12 @@ async def test_what_is_read_of_a_conversation(conn: AsyncConnection, dsn: str) -
             await value(a, "select count(*) from aos_core.event_log where event_type = 'aos.seen'")
             == 1
         )
+        events = (
+            "select event_type, actor from aos_core.event_log where run_id = %s order by event_id"
+        )
+        assert await rows(a, events, turn) == [("run_started", "bot"), ("run_completed", "bot")]
+        ids = "select count(*) = count(distinct event_id) from aos_core.event_log"
+        assert await value(a, ids)
         (stats,) = await value(a, "select aos_agent.get_agent_analytics(7)")
         assert (stats["agent"], stats["runs"]) == ("bot", 1)
         assert await value(a, "select aos_agent.get_hourly_activity()")

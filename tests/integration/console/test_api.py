@@ -169,7 +169,7 @@ async def test_a_code_is_no_token_and_a_token_no_code(
     ).status_code == 401
     used = await client.post(
         "/v1/mutations/console.retry",
-        json={"run": "1", "same_version": False},
+        json={"run": "1", "same_version": False, "fresh": False},
         headers={**WRITE, "authorization": f"Bearer {code}"},
     )
     assert used.status_code in {403, 404}
@@ -336,7 +336,7 @@ async def test_a_tenant_reads_and_changes_its_own_runs_alone(
     ] == []
     retried = await client.post(
         "/v1/mutations/console.retry",
-        json={"run": str(other), "same_version": False},
+        json={"run": str(other), "same_version": False, "fresh": False},
         headers=WRITE,
     )
     assert retried.status_code == 409

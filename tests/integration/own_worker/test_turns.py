@@ -92,8 +92,25 @@ async def test_only_calls_that_were_made_get_a_result(conn: AsyncConnection, dsn
         waiting = await d.call("process_tool_call", turn, "send_letter", b'{"to": "a"}')
         assert waiting["status"] == "awaiting_approval"
         await refused(d.worker, record, turn, "send_letter", state="WA027")
-        assert (await d.call("finish_turn", turn, "Bye."))["status"] == "awaiting_approval"
         assert (await d.call("run_turn", turn))["status"] == "awaiting_approval"
+
+
+async def test_a_text_is_posted_or_refused(conn: AsyncConnection, dsn: str) -> None:
+    """While a call waits for a person, the turn cannot end; after the decision, it can."""
+    async with desk(conn, dsn, approve="{send_letter}") as d:
+        turn = await d.start()
+        mail = ("process_tool_call", turn, "send_letter", b'{"to": "a"}')
+        assert (await d.call(*mail))["status"] == "awaiting_approval"
+        finish = "select agent.finish_turn(%s, 'Bye.')"
+        error = await refused(d.worker, finish, turn, state="WA027")
+        assert "awaiting_approval" in message_of(error)
+        assert "not posted" in message_of(error)
+        assert (await d.call("finish_turn", turn, None))["status"] == "awaiting_approval"
+        await run_all(conn, "select agent.reject(id, 'no') from agent.pending_approval")
+        assert (await d.call(*mail))["status"] == "denied"
+        assert (await d.call("finish_turn", turn, "Bye."))["status"] == "succeeded"
+        said = "select data ->> 'text' from agent.event where type = 'text' order by number"
+        assert (await column(conn, said))[-1] == "Bye."
 
 
 async def test_an_approval_decides_about_a_call(conn: AsyncConnection, dsn: str) -> None:

@@ -297,6 +297,15 @@ async def test_pending_approvals_are_ordered_by_risk_then_age(conn: AsyncConnect
         assert same == sorted(same)
 
 
+async def test_a_tool_without_a_risk_shows_the_one_that_it_counts_as(conn: AsyncConnection) -> None:
+    """In the queue and in the approval: critical."""
+    await run_all(conn, DESK)
+    await attach(conn, "tools=[refund_user], approve=[refund_user]")
+    await waiting(conn, attachment_version=1)
+    for queue in ("pending_approval", "tool_call_queue"):
+        assert await rows(conn, f"select risk from agent.{queue}") == [("critical",)]
+
+
 async def test_an_approver_edits(conn: AsyncConnection, dsn: str) -> None:
     """agent.grant_approver is enough for it."""
     _, approval = await asked(conn)

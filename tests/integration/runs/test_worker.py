@@ -194,6 +194,28 @@ async def test_a_provider_that_never_answers_leaves_a_dead_run(
         await d.until("select state = 'succeeded' from agent.run")
 
 
+async def test_a_run_that_begins_afresh_forgets_what_was_said_and_not_what_was_spent(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """The model is shown the change alone, with the mended prompt; limits start again, too."""
+    await run_all(conn, DESK + TICKET)
+    model = ScriptedModel([in_turn(call("no_such_tool"), "ok")])
+    async with daemon(conn, dsn, {"fake": model}, parts=("worker",)) as d:
+        attached = await attach(conn, f"{SPEC}, max_steps=1")
+        (run_id,) = await add_runs(conn, attached, None, change=CHANGE)
+        await run_all(conn, "notify walagent_runs")
+        await d.until("select state = 'failed' from agent.run")
+        spent = await value(conn, "select cost from agent.run")
+        await run_all(conn, "update agent.agent set system_prompt = 'Answer in one word.'")
+        await value(conn, "select agent.retry(%s, fresh => true)", run_id)
+        await d.until("select state = 'succeeded' from agent.run")
+    request = model.requests[-1]
+    assert len(request.messages) == 1
+    assert request.system.startswith("Answer in one word.")
+    assert await value(conn, "select cost from agent.run") > spent > 0
+    assert await value(conn, "select count(*) from agent.step where kind = 'reply'") == 2
+
+
 async def test_a_provider_that_asks_for_patience_gets_it(conn: AsyncConnection, dsn: str) -> None:
     """At least as long as it asked for, and it costs no attempt."""
     await run_all(conn, DESK + TICKET)

@@ -27,7 +27,9 @@ from tests.helpers.queue import (
     set_clock,
     states,
 )
+from walagent.deciders.loop import since_fresh
 from walagent.domain.run import Claim, RunState, StepKind
+from walagent.message import Json
 from walagent.store import claiming, runs
 from walagent.store.runs import NewStep
 
@@ -249,6 +251,84 @@ async def test_a_retry_of_a_detached_agent_keeps_its_version(conn: AsyncConnecti
     await run_all(conn, "select agent.detach('support_tickets')")
     await value(conn, "select agent.retry(%s)", run)
     assert await one_run(conn, "attachment_version, state::text", run) == (1, "pending")
+
+
+SAID: dict[str, Json] = {"call_id": "c1", "name": "look_up"}
+LOOK_UP = "create function look_up() returns text language sql stable as $$ select 'x' $$;"
+
+
+async def run_with(conn: AsyncConnection, *steps: tuple[StepKind, dict[str, Json]]) -> int:
+    """A failed run of an agent with a tool that reads and one that writes, and its steps."""
+    await run_all(conn, DESK + LOOK_UP)
+    await add_runs(conn, await attach(conn, "tools=[refund_user, look_up]"), None)
+    (held,) = await claim(conn)
+    for seq, (kind, content) in enumerate(steps):
+        await runs.record_step(conn, held, NewStep(seq, kind, content))
+    await finish(conn, held, RunState.FAILED, error={"reason": "x"})
+    return held.run_id
+
+
+def result(name: str, *, is_error: bool = False, **more: Json) -> tuple[StepKind, dict[str, Json]]:
+    """The result of a call of a tool."""
+    content: dict[str, Json] = {"content": "x", "is_error": is_error, **more}
+    return StepKind.RESULT, {**SAID, "name": name, **content}
+
+
+async def test_a_run_that_only_read_can_begin_afresh(conn: AsyncConnection) -> None:
+    """Also one whose calls failed, or did not happen as a person says; its steps stay."""
+    run = await run_with(
+        conn,
+        result("look_up"),
+        (StepKind.INTENT, SAID),
+        result("refund_user", is_error=True, call_id="c2"),
+        (StepKind.INTENT, {**SAID, "name": "sent_it", "call_id": "c3"}),
+        result("sent_it", is_error=True, call_id="c3", reviewed_by="me"),
+    )
+    await value(conn, "select agent.retry(%s, fresh => true)", run)
+    (again,) = await claim(conn)
+    me = await value(conn, "select session_user")
+    assert again.steps[-1].content == {"retry": True, "by": me, "fresh": True}
+    assert len(again.steps) == 6
+    assert not since_fresh(again.steps)
+    audited = "select detail from agent.audit where action = 'run.retried'"
+    assert await value(conn, audited) == {"fresh": True}
+
+
+@pytest.mark.parametrize(
+    ("step", "named"),
+    [
+        (result("refund_user"), "refund_user"),
+        ((StepKind.INTENT, {**SAID, "name": "refund_user"}), "refund_user"),
+        (result("gone_since"), "gone_since"),
+    ],
+)
+async def test_a_run_that_wrote_or_sent_something_cannot_begin_afresh(
+    conn: AsyncConnection, step: tuple[StepKind, dict[str, Json]], named: str
+) -> None:
+    """The call is named: a model that does not know of it would make it twice."""
+    run = await run_with(conn, result("look_up"), step)
+    error = await refused(conn, "select agent.retry(%s, fresh => true)", run, state="WA003")
+    assert f'call of "{named}" (step 1)' in message_of(error)
+    assert "without fresh" in message_of(error)
+    await value(conn, "select agent.retry(%s)", run)
+
+
+async def test_what_an_earlier_version_called_writing_counts(conn: AsyncConnection) -> None:
+    """The tool reads by now; when it was called, it wrote."""
+    run = await run_with(conn, result("refund_user"))
+    await run_all(conn, "create or replace function refund_user(ticket_id bigint, amount numeric"
+                        " default 5) returns text language sql stable as $$ select 'x' $$;"
+                        " update agent.attachment set condition = 'new.id > 0'")  # fmt: skip
+    await refused(conn, "select agent.retry(%s, fresh => true)", run, state="WA003")
+
+
+async def test_what_is_no_run_of_an_agent_has_no_transcript(conn: AsyncConnection) -> None:
+    """Its kind is named."""
+    run = await run_with(conn)
+    await run_all(conn, "alter table agent.run disable trigger user")
+    await conn.execute("update agent.run set kind = 'delivery' where id = %s", [run])
+    error = await refused(conn, "select agent.retry(%s, fresh => true)", run, state="WA003")
+    assert '"delivery"' in message_of(error)
 
 
 async def test_many_are_changed_or_none(conn: AsyncConnection) -> None:

@@ -53,7 +53,7 @@ async def test_members_write_in_their_own_name(conn: AsyncConnection, dsn: str) 
             " values (%s, 9, 'text', 'sarah', '{\"text\": \"forged\"}')"
         )
         await refused(p.owner, forged, p.thread, state="42501")
-        internal = "select agent_internal.post_event(%s, 'text', 'sarah', '{}')"
+        internal = "select agent_internal.post_event('default', %s, 'text', 'sarah', '{}')"
         await refused(p.owner, internal, p.thread, state="42501")
         found = await rows(
             conn, "select number, author, data ->> 'text' from agent.event where type = 'text'"
@@ -64,7 +64,7 @@ async def test_members_write_in_their_own_name(conn: AsyncConnection, dsn: str) 
 async def test_people_write_no_calls_of_tools(conn: AsyncConnection, dsn: str) -> None:
     """Also where the caller may name the author."""
     async with people(conn, dsn) as p:
-        call = "select agent_internal.post_event(%s, 'tool_use', %s, '{}')"
+        call = "select agent_internal.post_event('default', %s, 'tool_use', %s, '{}')"
         await refused(conn, call, p.thread, p.names[0], state="42501")
         assert await value(conn, call, p.thread, "sarah")
 
@@ -203,7 +203,7 @@ async def test_only_texts_of_agents_are_overridden(conn: AsyncConnection, dsn: s
         mine = await value(p.other, "select (agent.post(%s, 'hi')).id", p.thread)
         said = await value(
             conn,
-            "select (agent_internal.post_event(%s, 'text', 'sarah', '{\"text\": \"no\"}')).id",
+            "select (agent_internal.post_event('default', %s, 'text', 'sarah', '{\"text\": \"no\"}')).id",
             p.thread,
         )
         override = "select agent.override_response(%s, 'yes')"

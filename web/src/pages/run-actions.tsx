@@ -75,15 +75,28 @@ type Act = (name: string, args: object, said: string) => () => Promise<void>;
 
 function Retry({ run, act, onClose }: { run: RunDetail; act: Act; onClose: () => void }) {
   const [same, setSame] = useState(false);
+  const [fresh, setFresh] = useState(false);
   return (
     <Confirm
       title={`Retry run ${run.id}?`}
       action="Retry run"
       keep="Keep as it is"
-      onConfirm={act("retry", { same_version: same }, `Run ${run.id} is queued.`)}
+      onConfirm={act("retry", { same_version: same, fresh }, `Run ${run.id} is queued.`)}
       onClose={onClose}
     >
-      <p>It goes on from its last step. Steps that committed are not repeated. Model calls cost money again.</p>
+      <p>
+        {fresh
+          ? "The model is shown nothing of the steps before. A run that wrote or sent something is refused."
+          : "It goes on from its last step. Steps that committed are not repeated."}{" "}
+        Model calls cost money again.
+      </p>
+      <label className="field">
+        Transcript
+        <select value={fresh ? "fresh" : "kept"} onChange={(event) => setFresh(event.target.value === "fresh")}>
+          <option value="kept">goes on</option>
+          <option value="fresh">begins empty</option>
+        </select>
+      </label>
       {run.version !== null && (
         <label className="field">
           Version of {run.agent}

@@ -104,7 +104,8 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
         case "note" if "turn" in content:
             yield _shortened(str(content["turn"]["context"]))
         case "note":
-            by = f" (retried by {content.get('by')})" if content.get("retry") else ""
+            fresh = ", with an empty transcript" if content.get("fresh") else ""
+            by = f" (retried by {content.get('by')}{fresh})" if content.get("retry") else ""
             yield f"{content.get('text', '')}{by}".strip()
         case _:
             pass

@@ -123,11 +123,22 @@ _OPEN: Final = (
 @click.argument("runs", metavar="[RUN]...", type=int, nargs=-1)
 @run_filters(states=_ENDED)
 @click.option("--same-version", is_flag=True, help="Keep the version of the agent.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Begin with an empty transcript; refused for a run that wrote or sent something.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_result
 @where_options
-def retry_(
-    where: Where, runs: Sequence[int], filters: RunFilter, *, same_version: bool, yes: bool
+def retry_(  # noqa: PLR0913 - as many as the command has options
+    where: Where,
+    runs: Sequence[int],
+    filters: RunFilter,
+    *,
+    same_version: bool,
+    fresh: bool,
+    yes: bool,
 ) -> None:
     """Requeue failed, dead or cancelled runs; each continues after its last step.
 
@@ -138,7 +149,7 @@ def retry_(
     if not ids:
         done("no matching runs", retried=[])
         return
-    ask(where, lambda conn: operator.retry(conn, ids, same_version=same_version))
+    ask(where, lambda conn: operator.retry(conn, ids, same_version=same_version, fresh=fresh))
     done(f"{named(ids, 'run')} {'is' if len(ids) == 1 else 'are'} pending again", retried=ids)
 
 

@@ -1,4 +1,4 @@
 -- role: approver
--- parameters: run, same_version
--- Requeue a failed, dead or cancelled run.
-select agent.retry(%(run)s::bigint, %(same_version)s::boolean)
+-- parameters: run, same_version, fresh
+-- Requeue a failed, dead or cancelled run; fresh: the model is shown nothing of the steps before.
+select agent.retry(%(run)s::bigint, %(same_version)s::boolean, coalesce(nullif(%(fresh)s, ''), 'false')::boolean)

@@ -55,17 +55,22 @@ async def resume(conn: Connection, attachment: str) -> None:
     await _call(conn, "select agent.resume(name => %(name)s)", name=attachment)
 
 
-async def retry(conn: Connection, run_ids: Sequence[int], *, same_version: bool = False) -> None:
-    """Requeue failed, dead or cancelled runs: all, or none if one is not.
+async def retry(
+    conn: Connection, run_ids: Sequence[int], *, same_version: bool = False, fresh: bool = False
+) -> None:
+    """Requeue failed, dead or cancelled runs: all, or none if one cannot be.
 
     Args:
         same_version: keep the version of the attachment, even if there is a newer one.
+        fresh: show the model nothing of the steps before.
     """
     await _call(
         conn,
-        "select agent.retry_runs(run_ids => %(run_ids)s, same_version => %(same_version)s)",
+        "select agent.retry_runs(run_ids => %(run_ids)s, same_version => %(same_version)s,"
+        " fresh => %(fresh)s)",
         run_ids=list(run_ids),
         same_version=same_version,
+        fresh=fresh,
     )
 
 

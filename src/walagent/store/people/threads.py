@@ -25,23 +25,33 @@ select t.id, t.title, t.state, t.last_number as events, t.agent_turns, t.max_age
  order by active_at desc, t.id
  limit %(limit)s
 """
+# Before the statements about one thread.  Of those of several tenants, who sees all has that of its
+# own.
+_ONE = """
+with one as (select t.tenant, t.id from agent.thread t where t.id = %(thread)s
+              order by t.tenant = agent.current_tenant() desc limit 1)
+"""
+_FIND = """
+select id, title, state, summary, last_number as events, created_by, created_at
+  from agent.thread where (tenant, id) = (table one)
+"""
 _EVENTS = """
 select e.number, e.id, e.type, e.author, p.kind as author_kind, e.data, e.run_id, e.created_at
   from agent.event e join agent.principal p on (p.tenant, p.name) = (e.tenant, e.author)
- where e.thread_id = %(thread)s and e.number > %(after)s
+ where (e.tenant, e.thread_id) = (table one) and e.number > %(after)s
  order by e.number desc
  limit %(limit)s
 """
 _MEMBERS = """
 select m.principal, p.kind, m.role, m.joined_at, m.seen
   from agent.member m join agent.principal p on (p.tenant, p.name) = (m.tenant, m.principal)
- where m.thread_id = %(thread)s
+ where (m.tenant, m.thread_id) = (table one)
  order by m.joined_at, m.principal
 """
 _FACTS = """
 select f.id, f.subject, f.predicate, f.object, f.category, f.confidence, f.disputed, f.source_event
   from agent.fact f
- where f.thread_id = %(thread)s and f.superseded_by is null and f.retracted_at is null
+ where (f.tenant, f.thread_id) = (table one) and f.superseded_by is null and f.retracted_at is null
  order by f.created_at, f.id
 """
 # Runs without the right to read them: none, for a member who is no viewer.
@@ -49,6 +59,7 @@ _TURNS = """
 select r.id, r.principal as agent, r.state::text
   from agent.run r
  where r.kind = 'turn' and r.ordering_key = %(thread)s::text
+   and (r.tenant, %(thread)s) = (table one)
    and r.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
    and r.not_before is distinct from 'infinity'
  order by r.id
@@ -57,6 +68,7 @@ _APPROVALS = """
 select a.id, a.run_id, r.principal as agent, a.tool, a.arguments
   from agent.approval a join agent.run r on r.id = a.run_id
  where r.kind = 'turn' and r.ordering_key = %(thread)s::text and a.state = 'pending'
+   and (r.tenant, %(thread)s) = (table one)
  order by a.id
 """
 
@@ -70,12 +82,12 @@ async def events(
     conn: Connection, thread: UUID, *, after: int = 0, limit: int = 1000
 ) -> Sequence[Row]:
     """Return the latest events of a thread, in order."""
-    return (await _rows(conn, _EVENTS, thread=thread, after=after, limit=limit))[::-1]
+    return (await _rows(conn, _ONE + _EVENTS, thread=thread, after=after, limit=limit))[::-1]
 
 
 async def members(conn: Connection, thread: UUID) -> Sequence[Row]:
     """Return the members of a thread."""
-    return await _rows(conn, _MEMBERS, thread=thread)
+    return await _rows(conn, _ONE + _MEMBERS, thread=thread)
 
 
 async def find(conn: Connection, thread: UUID) -> Row:
@@ -84,24 +96,18 @@ async def find(conn: Connection, thread: UUID) -> Row:
     Raises:
         ConfigError: there is none, or the caller cannot see it.
     """
-    cursor = conn.cursor(row_factory=dict_row)
-    await cursor.execute(
-        "select id, title, state, summary, last_number as events, created_by, created_at"
-        " from agent.thread where id = %(thread)s",
-        {"thread": thread},
-    )
-    found = await cursor.fetchone()
-    if found is None:
+    found = await _rows(conn, _ONE + _FIND, thread=thread)
+    if not found:
         raise ConfigError(
             f"thread {thread} does not exist, or you are not a member of it",
             hint="Use walagent threads list to list yours.",
         )
-    return found
+    return found[0]
 
 
 async def facts(conn: Connection, thread: UUID) -> Sequence[Row]:
     """Return the facts of a thread."""
-    return await _rows(conn, _FACTS, thread=thread)
+    return await _rows(conn, _ONE + _FACTS, thread=thread)
 
 
 async def show(conn: Connection, thread: UUID, limit: int) -> Row:
@@ -186,7 +192,9 @@ async def _if_allowed(conn: Connection, statement: str, thread: UUID) -> Sequenc
         "select has_table_privilege('agent.run', 'select')"
         " and has_table_privilege('agent.approval', 'select')"
     )
-    return await _rows(conn, statement, thread=thread) if await cursor.fetchone() == (True,) else []
+    if await cursor.fetchone() != (True,):
+        return []
+    return await _rows(conn, _ONE + statement, thread=thread)
 
 
 async def _rows(conn: Connection, statement: str, **parameters: object) -> Sequence[Row]:
