@@ -203,7 +203,8 @@ async def test_only_texts_of_agents_are_overridden(conn: AsyncConnection, dsn: s
         mine = await value(p.other, "select (agent.post(%s, 'hi')).id", p.thread)
         said = await value(
             conn,
-            "select (agent_internal.post_event('default', %s, 'text', 'sarah', '{\"text\": \"no\"}')).id",
+            "select (agent_internal.post_event("
+            "'default', %s, 'text', 'sarah', '{\"text\": \"no\"}')).id",
             p.thread,
         )
         override = "select agent.override_response(%s, 'yes')"
