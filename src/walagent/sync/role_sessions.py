@@ -90,7 +90,7 @@ class RoleSessions:
         self._wanted = asyncio.Event()
         self._opened: asyncio.Future[ToolConnections] | None = None
         self._checked: set[str] = set()
-        # Whoever waits has a place as a request or a shape, which are counted, too.
+        # What waits is a request or a shape, which are counted, too.
         self._places = Shares(
             "statements", _CONNECTIONS, of_tenant=3, of_principal=2, waiting=_WAITING
         )
