@@ -65,6 +65,25 @@ begin
 end;
 $$;
 
+create or replace function agent_internal.check_examples()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _example jsonb;
+begin
+    for _example in select jsonb_array_elements(new.examples) loop
+        perform agent_internal.check_keys(format('agent "%s": examples', new.name), _example, '{text,tool,arguments}');
+        if jsonb_typeof(_example -> 'text') is distinct from 'string' or jsonb_typeof(_example -> 'tool') is distinct from 'string'
+           or jsonb_typeof(coalesce(_example -> 'arguments', '{}')) <> 'object' then
+            raise exception 'agent "%": examples: expected {"text": "...", "tool": "...", "arguments": {...}}', new.name using errcode = 'WA010';
+        end if;
+    end loop;
+    return new;
+end;
+$$;
+
 create or replace function agent_internal.freeze_agent()
     returns trigger
     language plpgsql

@@ -23,3 +23,9 @@ create trigger freeze_agent after insert or delete on agent.agent
 
 create trigger freeze_change after update on agent.agent
     for each row when (old.version <> new.version) execute function agent_internal.freeze_agent();
+
+create trigger check_parameters before insert or update of parameters on agent.agent
+    for each row when (jsonb_typeof(new.parameters) = 'object') execute function agent_internal.check_parameters();
+
+create trigger check_examples before insert or update of examples on agent.agent
+    for each row when (jsonb_typeof(new.examples) = 'array') execute function agent_internal.check_examples();

@@ -95,7 +95,10 @@ begin
         execute format('insert into agent.%1$I (name, %2$s) select $2, %3$s from jsonb_populate_record(null::agent.%1$I, $1) r',
                        _of, _columns, _values) using _row, _name;
     end if;
-exception when check_violation then
+exception when unique_violation then
+    raise exception '% "%" was created meanwhile by another transaction', _of, _name
+        using errcode = 'WA013', hint = 'Look at it, and repeat what you did.';
+when check_violation then
     get stacked diagnostics _constraint = constraint_name;
     select format('%s: %s', k.key, k.expected) into _message
       from pg_catalog.pg_constraint c

@@ -276,7 +276,12 @@ begin
         raise exception 'tool_choice "%" is not among the tools', _agent.tool_choice
             using errcode = 'WA011', hint = agent_internal.suggest(_agent.tool_choice, _names || '{auto,required}');
     end if;
-    perform agent_internal.check_approve(_attachment.approve, _names);
+    perform agent_internal.check_names('approve', _attachment.approve, _names);
+    -- Also a tool that the agent does not have yet: with it, and without the word, the agent would be refused.
+    perform agent_internal.check_names('lets_out', array(
+        select w from unnest(_attachment.lets_out) w
+         where (agent_internal.tool_of(_attachment.tenant, w)).name is null
+           and agent_internal.find_function(w, _attachment.search_path) is null), _names);
     perform agent_internal.check_ways_out(_tools, _attachment.lets_out);
     perform agent_internal.check_tools(_tools, _attachment.bind);
     perform agent_internal.check_bound_types(_attachment.relation, _tools, _attachment.bind);

@@ -215,23 +215,33 @@ create or replace function agent_internal.repin_runs(_attachment_id bigint, _ver
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    with mine as (
+    -- Materialized: else drift_of() is called for each run.  One part for each partial index: what has ended since is not read.
+    with waiting as materialized (
+        select r.id, r.attachment_version as version, r.change ? 'deferred' as deferred from agent.run r
+         where r.queue_id = _attachment_id and r.state = 'pending' and r.blocked_by is null and r.not_before is null
+        union all
+        select r.id, r.attachment_version, r.change ? 'deferred' from agent.run r
+         where r.queue_id = _attachment_id and r.state = 'pending' and r.not_before is not null
+        union all
+        select r.id, r.attachment_version, r.change ? 'deferred' from agent.run r
+         where r.queue_id = _attachment_id and r.state = 'pending' and r.blocked_by is not null and r.not_before is null
+        union all
+        select r.id, r.attachment_version, r.change ? 'deferred' from agent.run r
+         where r.queue_id = _attachment_id and r.state = 'waiting_retry'
+    ), mine as materialized (
         select v.version, agent_internal.drift_of(v.definition) is not null as broken
           from agent.attachment_version v
                join agent.attachment_version n on n.attachment_id = v.attachment_id and n.version = _version
          where v.attachment_id = _attachment_id and v.version <> _version
            -- A row of another table is another row, even with an equal key.
            and v.definition -> 'relation_oid' = n.definition -> 'relation_oid'
-           and exists (select from agent.run r
-                        where r.attachment_id = _attachment_id and r.attachment_version = v.version
-                          and r.state in ('pending', 'waiting_retry'))
+           and v.version in (select w.version from waiting w)
     )
     update agent.run r
        set attachment_version = _version
-      from mine m
-     where r.attachment_id = _attachment_id and r.attachment_version = m.version
-       and r.state in ('pending', 'waiting_retry')
-       and (r.change ? 'deferred' or m.broken)
+      from waiting w join mine m using (version)
+     where r.id = w.id and (w.deferred or m.broken)
+       and r.attachment_id = _attachment_id and r.attachment_version = m.version and r.state in ('pending', 'waiting_retry')
        and not exists (select from agent.step s where s.run_id = r.id);
 end;
 $$;

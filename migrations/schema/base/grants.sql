@@ -10,6 +10,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent_internal.trial', 'select', '{runner}'),
     ('function', 'agent_internal.adopt_database(boolean)', 'execute', '{runner}'),
     ('function', 'agent_internal.check_database()', 'execute', '{runner}'),
+    ('function', 'agent_internal.check_json_schema(text, jsonb)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.check_keys(text, jsonb, text[])', 'execute', '{runner,developer,member}'),
     ('function', 'agent_internal.check_list(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.edit_distance(text, text)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.has_key(text)', 'execute', '{runner,developer,member}'),

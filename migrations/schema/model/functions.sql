@@ -121,3 +121,16 @@ begin
     end if;
 end;
 $$;
+
+create or replace function agent_internal.check_bands()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.check_keys(format('model "%s": price_bands', new.name), b,
+                                      '{above,input_price,cached_input_price,cache_write_price,output_price}')
+       from jsonb_array_elements(new.price_bands) b;
+    return new;
+end;
+$$;

@@ -13,3 +13,9 @@ create trigger check_credential after insert or update of credential, tenant on 
 create trigger check_base_url after insert or update of base_url, provider on agent.model
     for each row when (new.base_url is not null and new.provider in ('anthropic', 'openai'))
     execute function agent_internal.check_base_url();
+
+create trigger check_parameters before insert or update of parameters on agent.model
+    for each row when (jsonb_typeof(new.parameters) = 'object') execute function agent_internal.check_parameters();
+
+create trigger check_bands before insert or update of price_bands on agent.model
+    for each row when (jsonb_typeof(new.price_bands) = 'array') execute function agent_internal.check_bands();

@@ -18,3 +18,6 @@ create trigger touch_agents after update on agent.persona
 
 create trigger require_developer before insert or update or delete on agent.persona
     for each statement execute function agent_internal.require_developer();
+
+create trigger check_parameters before insert or update of parameters on agent.persona
+    for each row when (jsonb_typeof(new.parameters) = 'object') execute function agent_internal.check_parameters();

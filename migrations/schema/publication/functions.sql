@@ -57,14 +57,25 @@ create or replace function agent_internal.request_for_attachments(_relation regc
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    delete from agent_internal.requested_table where requester = 'intake' and relation = _relation;
-    insert into agent_internal.requested_table (requester, relation, inserts_only, row_filter)
-    select 'intake', _relation, bool_and(ops = '{insert}'),
-           -- A filter must pass what any attachment needs, and a backfill needs every row.
-           case when bool_and(server_filter and not backfill)
-                then string_agg(distinct format('(%s)', definition ->> 'row_filter'), ' or ') end
-      from agent.attachment where relation = _relation
-    having count(*) > 0;
+    -- Locks the row: who changes another attachment of the table waits here, and then sees this one.
+    insert into agent_internal.requested_table as t (requester, relation, inserts_only)
+    values ('intake', _relation, true)
+    on conflict (requester, relation) do update set inserts_only = t.inserts_only;
+    update agent_internal.requested_table t
+       set inserts_only = x.inserts_only, row_filter = x.row_filter
+      from (select bool_and(ops = '{insert}') as inserts_only,
+                   -- A filter must pass what any attachment needs, and a backfill needs every row.
+                   case when bool_and(server_filter and not backfill)
+                        then string_agg(distinct format('(%s)', definition ->> 'row_filter'), ' or ') end as row_filter
+              from agent.attachment where relation = _relation
+            having count(*) > 0) x
+     where t.requester = 'intake' and t.relation = _relation;
+    if not found then
+        delete from agent_internal.requested_table where requester = 'intake' and relation = _relation;
+    end if;
+exception when lock_not_available then
+    raise exception 'another transaction has been changing an attachment of % for %', _relation, current_setting('lock_timeout')
+        using errcode = '55P03', hint = 'select pid, xact_start, query from pg_stat_activity where xact_start is not null order by 2';
 end;
 $$;
 

@@ -437,3 +437,14 @@ create or replace function agent_internal.tenant_setting(_name text, _tenant tex
     security definer
     set search_path = pg_catalog, pg_temp
 as $$ select t.settings -> _name from agent.tenant t where t.name = _tenant $$;
+
+create or replace function agent_internal.check_settings()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.check_keys(format('tenant "%s": settings', new.name), new.settings, '{approve_from,four_eyes}');
+    return new;
+end;
+$$;

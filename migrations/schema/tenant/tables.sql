@@ -24,8 +24,7 @@ create table agent.tenant (
     created_at   timestamptz not null default now(),
     constraint settings_of_approvals check (
     coalesce(settings ->> 'approve_from', 'low') in ('low', 'medium', 'high', 'critical')
-    and jsonb_typeof(coalesce(settings -> 'four_eyes', 'true')) = 'boolean'
-    and settings - '{approve_from,four_eyes}'::text[] = '{}')
+    and jsonb_typeof(coalesce(settings -> 'four_eyes', 'true')) = 'boolean')
 );
 
 create table agent.principal (

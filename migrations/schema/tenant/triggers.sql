@@ -18,3 +18,6 @@ create trigger audit_change after insert or update or delete on agent.role_grant
 
 create trigger audit_change after insert or update or delete on agent.token
     for each row execute function agent_internal.audit_change('token', 'id', 'principal,scopes,expires_at');
+
+create trigger check_settings before insert or update of settings on agent.tenant
+    for each row when (jsonb_typeof(new.settings) = 'object') execute function agent_internal.check_settings();

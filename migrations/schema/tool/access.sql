@@ -358,15 +358,46 @@ begin
 end;
 $$;
 
+-- The arguments of a registered tool, and of the functions of this name; NULL: nothing says which, as for update_row.
+create or replace function agent_internal.arguments_of_tool(_tenant text, _name text)
+    returns text[]
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with schema (s) as (
+        select coalesce(t.input_schema, case t.kind when 'http' then agent_internal.json_schema_of(t.target, t.http) end)
+          from agent_internal.tool_of(_tenant, _name) t
+        union all
+        select agent_internal.function_tool(p.oid) -> 'input_schema' from pg_proc p
+         where p.prokind = 'f' and p.pronamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+           and p.proname = any (array(select _name union
+                                      select split_part(split_part(t.target, '(', 1), '.', -1) from agent_internal.tool_of(_tenant, _name) t
+                                       where t.kind = 'sql'))
+    )
+    select case when coalesce(bool_and(coalesce(s -> 'additionalProperties', 'false') = 'false'), false)
+                then array_agg(distinct k) filter (where k is not null) end
+      from schema left join lateral jsonb_object_keys(s -> 'properties') k on true
+     where s is not null
+$$;
+
 create or replace function agent_internal.check_role_tool()
     returns trigger
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _known text[];
 begin
     if not agent.has_role('admin') then
         raise exception 'principal "%" may not change grants', agent.current_principal()
             using errcode = '42501', hint = 'A principal needs the role admin.';
+    elsif tg_op <> 'DELETE' then
+        _known := agent_internal.arguments_of_tool(new.tenant, new.tool);
+    end if;
+    if _known is not null then
+        perform agent_internal.check_keys('allowed', coalesce(new.allowed, '{}'), _known);
+        perform agent_internal.check_keys('denied', new.denied, _known);
     end if;
     return coalesce(new, old);
 end;

@@ -201,7 +201,8 @@ begin
 end;
 $$;
 
-create or replace function agent_internal.check_approve(_approve text[], _tools text[])
+-- Args: _key: approve or lets_out, of which each word names a tool.
+create or replace function agent_internal.check_names(_key text, _words text[], _tools text[])
     returns void
     language plpgsql
     stable
@@ -209,9 +210,9 @@ as $$
 declare
     _stray text;
 begin
-    select a into _stray from unnest(_approve) a where a <> all (_tools) limit 1;
+    select w into _stray from unnest(_words) w where w <> all (_tools) limit 1;
     if _stray is not null then
-        raise exception 'approve: "%" is not among the tools', _stray
+        raise exception '%: "%" is not among the tools', _key, _stray
             using errcode = 'WA011', hint = agent_internal.suggest(_stray, _tools);
     end if;
 end;
@@ -267,6 +268,24 @@ begin
     if (new.kind in ('sql', 'builtin') or tg_op = 'UPDATE' and old.kind in ('sql', 'builtin'))
        and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
         raise exception 'only the owner of agent.tool may register tools of kind "%"', new.kind using errcode = '42501';
+    end if;
+    return new;
+end;
+$$;
+
+-- Reject a schema that a person wrote with words that JSON Schema does not have.  Those of MCP servers and of Python are made
+-- by programs.
+create or replace function agent_internal.check_schemas()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if new.input_schema is not null then
+        perform agent_internal.check_json_schema(format('tool "%s": input_schema', new.name), new.input_schema);
+    end if;
+    if new.output_schema is not null then
+        perform agent_internal.check_json_schema(format('tool "%s": output_schema', new.name), new.output_schema);
     end if;
     return new;
 end;

@@ -25,3 +25,6 @@ create trigger audit_change after insert or update or delete on agent.role_tool
 
 create trigger check_role_tool before insert or update or delete on agent.role_tool
     for each row execute function agent_internal.check_role_tool();
+
+create trigger check_schemas before insert or update of input_schema, output_schema on agent.tool
+    for each row when (new.kind not in ('mcp', 'python')) execute function agent_internal.check_schemas();

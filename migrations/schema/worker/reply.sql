@@ -18,7 +18,7 @@ declare
 begin
     if coalesce(_usage, 'null') = 'null' then
         return null;
-    elsif jsonb_typeof(_usage) <> 'object' or exists (select from unnest(_given) g where g !~ '^[0-9]{1,8}$') then
+    elsif jsonb_typeof(_usage) <> 'object' or _usage <> '{}' and not _usage ?| '{prompt_tokens,input_tokens,completion_tokens,output_tokens}' or exists (select from unnest(_given) g where g !~ '^[0-9]{1,8}$') then
         raise exception 'usage is not an object with counts of tokens: %', left(_usage::text, 200) using errcode = 'WA027',
             hint = 'Pass usage as the SDK reports it, with prompt_tokens and completion_tokens, or NULL.';
     end if;

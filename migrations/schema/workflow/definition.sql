@@ -159,6 +159,7 @@ declare
     _entry constant text := _source ->> 'entry';
     _each  jsonb;
     _name  text;
+    _hint  text;
 begin
     if _names = '{}' then
         return query select 'error', 'no_nodes', null::text, 'a workflow requires a node';
@@ -176,13 +177,14 @@ begin
             begin
                 perform agent_internal.resolve_node(_workflow, _each, _as);
             exception when sqlstate 'WA011' or sqlstate 'WA014' or sqlstate 'WA021' or sqlstate 'WA022' or sqlstate 'WA025' or data_exception then
+                get stacked diagnostics _hint = pg_exception_hint;
                 return query select 'error', case when sqlstate = 'WA014' then 'unknown_model'
                                                   when sqlstate in ('WA011', 'WA022') then 'unknown_tool'
                                                   when sqlerrm like 'agent %' then 'unknown_agent'
                                                   when sqlerrm like 'function %' then 'unknown_function'
                                                   when sqlerrm like 'workflow % contains %' then 'subgraph_cycle'
                                                   when sqlerrm like 'workflow %' then 'unknown_workflow'
-                                                  else 'invalid_node' end, _name, sqlerrm;
+                                                  else 'invalid_node' end, _name, sqlerrm || coalesce(format(' (%s)', nullif(rtrim(_hint, '.'), '')), '');
             end;
         end if;
     end loop;
@@ -210,8 +212,9 @@ begin
                 raise exception 'the edge from __start__ cannot have a condition' using errcode = 'WA025', hint = 'Begin with a router.';
             end if;
         exception when sqlstate 'WA011' or sqlstate 'WA025' or data_exception or syntax_error_or_access_rule_violation then
+            get stacked diagnostics _hint = pg_exception_hint;
             return query select 'error', 'invalid_condition', _each ->> 'from',
-                format('edge from "%s" to "%s": %s', _each ->> 'from', _each ->> 'to', sqlerrm);
+                format('edge from "%s" to "%s": %s', _each ->> 'from', _each ->> 'to', sqlerrm || coalesce(format(' (%s)', nullif(rtrim(_hint, '.'), '')), ''));
         end;
     end loop;
     return query

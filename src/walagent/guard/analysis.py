@@ -93,9 +93,12 @@ async def check_literals(conn: Connection, statement: Statement, allowed: Allowl
     types = [oid for (oid,) in await (await conn.execute(query("guard_parsing"))).fetchall()]
     try:
         await checker.check_types(types)
+        await checker.check_idle()
     except StatementRefusedError:  # some type is unsafe; is it one of a literal?
         text, count = without_literals(statement.text)
-        await _RuleChecker(conn, allowed).check_types(await types_of_parameters(conn, text, count))
+        checker = _RuleChecker(conn, allowed)
+        await checker.check_types(await types_of_parameters(conn, text, count))
+        await checker.check_idle()
         return True
     return False
 
@@ -138,6 +141,7 @@ async def analyze(
     (found,) = await (await conn.execute(_RULE)).fetchall()
     evaluate = _RuleChecker(conn, allowed, found[0], unsafe=unsafe)
     await evaluate.look_into(found[1], "")
+    await evaluate.check_idle()
     await _check_keywords(conn, statement, found[1])
     return await evaluate.scope()
 
@@ -175,6 +179,8 @@ class _RuleChecker:
         self._views: list[str] = []
         self._functions: set[int] = set()
         self._types: set[int] = set()
+        self._operators: set[int] = set()
+        self._idle: dict[int, list[tuple[dict[str, Any], str]]] = {}  # by family, with the place
 
     async def look_into(self, rule: str, where: str, reader: int = 0) -> None:
         """Check a rule.
@@ -250,7 +256,35 @@ class _RuleChecker:
                 raise StatementRefusedError(f"{where}{reason}")
             if self._is_judged_by_body(row):
                 await self._check_body(row, where)
+        await self._check_sorting(set(operators) - self._operators, where)
         return [row["name"] for row in rows if row["of_catalog"]]
+
+    async def _check_sorting(self, operators: Collection[int], where: str) -> None:
+        """Check what compares or hashes for operators, or keep it for `check_idle`."""
+        self._operators.update(operators)
+        for row in await self._rows("guard_sorting", operators=operators) if operators else ():
+            if row["idle"]:
+                self._idle.setdefault(row["family"], []).append((row, where))
+            else:
+                await self._check_class(row, where)
+
+    async def check_idle(self) -> None:
+        """Check the operator classes that only indexes and partition keys of the relations use."""
+        if not self._idle:
+            return
+        asked = {"relations": {oid for oid, _ in self._relations}, "families": self._idle.keys()}
+        for found in await self._rows("guard_sorted", **asked):
+            for row, where in self._idle.pop(found["family"]):
+                await self._check_class(row, where)
+
+    async def _check_class(self, row: dict[str, Any], where: str) -> None:
+        try:
+            await self._check_functions((row["function"],), (), where)
+        except StatementRefusedError as error:
+            raise StatementRefusedError(
+                f"{error}; {row['class']} calls it, and role {row['owner']} owns it: drop the"
+                " operator class, or list the function in ask.functions"
+            ) from error
 
     async def _check_body(self, row: dict[str, Any], where: str) -> None:
         """Check the statements of a function in SQL, as the server analyzes them."""

@@ -108,14 +108,22 @@ class LimitedSocket(WebSocketsSansIOProtocol):
 
     Args:
         most: connections at once.
+        unknown: the sockets of a server that wait, the oldest first.
     """
 
     opened = 0.0
     waits = True
 
-    def __init__(self, *arguments: Any, most: int, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
+    def __init__(
+        self,
+        *arguments: Any,  # noqa: ANN401 - uvicorn's
+        most: int,
+        unknown: "dict[LimitedSocket, None]",
+        **options: Any,  # noqa: ANN401 - uvicorn's
+    ) -> None:
         """Store the parameters."""
         super().__init__(*arguments, **options)
+        self._unknown = unknown
         self._most_unknown = max(1, most // _UNKNOWN_SHARE)
         self.close_timeout = _GOODBYE
 
@@ -123,13 +131,16 @@ class LimitedSocket(WebSocketsSansIOProtocol):
         """Make room for the socket among those of unknown clients."""
         super().connection_made(transport)
         self.opened = self.loop.time()
-        unknown = [
-            each
-            for each in cast("set[Any]", self.connections)
-            if isinstance(each, LimitedSocket) and each.waits
-        ]
-        if len(unknown) > self._most_unknown:
-            min(unknown, key=lambda each: each.opened).transport.abort()
+        self._unknown[self] = None
+        if len(self._unknown) > self._most_unknown:
+            oldest = next(iter(self._unknown))
+            del self._unknown[oldest]
+            oldest.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give up its place."""
+        self._unknown.pop(self, None)
+        super().connection_lost(exc)
 
     def handle_connect(self, event: Request) -> None:
         """Let the application say when it knows the client."""
@@ -140,6 +151,7 @@ class LimitedSocket(WebSocketsSansIOProtocol):
     def be_known(self) -> None:
         """Keep the socket whatever others do."""
         self.waits = False
+        self._unknown.pop(self, None)
 
 
 def known_of(scope: Scope) -> Callable[[], None]:

@@ -116,7 +116,7 @@ async def serve_on(
             _ending(app),
             http=cast("type[asyncio.Protocol]", protocol),
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            ws=cast("type[asyncio.Protocol]", partial(LimitedSocket, most=most)),
+            ws=cast("type[asyncio.Protocol]", partial(LimitedSocket, most=most, unknown={})),
             ws_max_size=_MOST_MESSAGE,
             ws_per_message_deflate=False,
             lifespan="off",

@@ -5,6 +5,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection, Error
 
 from walagent.errors import WalagentError
+from walagent.http.exchange import RefusedError
 from walagent.postgres import pgtypes
 from walagent.sync.definition import Definition
 from walagent.sync.expression import Node, columns_of
@@ -42,6 +43,8 @@ def refusal_of(error: Exception, name: str) -> ShapeRefusedError:
     """
     if isinstance(error, ShapeRefusedError):
         return error
+    if isinstance(error, RefusedError):
+        return ShapeRefusedError(error.status, str(error))
     if isinstance(error, Error) and (error.sqlstate or "").startswith(_DATA):
         return invalid(name, error.diag.message_primary or "is invalid")
     if isinstance(error, WalagentError) and (error.sqlstate or "").startswith(_DATA):

@@ -16,6 +16,7 @@ from psycopg import AsyncClientCursor
 
 from walagent.domain.tenant import Actor
 from walagent.errors import WalagentError
+from walagent.http.shares import Shares
 from walagent.message import Json
 from walagent.postgres import pgtypes
 from walagent.postgres.connection import TEXT_FORMS
@@ -36,6 +37,7 @@ from walagent.sync.snapshot import read_snapshot
 from walagent.telemetry.log import log
 
 _CONNECTIONS: Final = 4
+_WAITING: Final = 2_000
 _PATH: Final = "pg_catalog, public, pg_temp"
 _WRITE: Final = "; ".join([
     "set local search_path = pg_catalog",
@@ -88,6 +90,10 @@ class RoleSessions:
         self._wanted = asyncio.Event()
         self._opened: asyncio.Future[ToolConnections] | None = None
         self._checked: set[str] = set()
+        # What waits is a request or a shape, which are counted, too.
+        self._places = Shares(
+            "statements", _CONNECTIONS, of_tenant=3, of_principal=2, waiting=_WAITING
+        )
 
     async def run(self) -> None:
         """Open connections when they are wanted; does not end."""
@@ -182,7 +188,8 @@ class RoleSessions:
 
         try:
             await self._check(role)
-            return await through_trampolines(used, self._worker, role=role)
+            async with self._places.in_turn(actor):
+                return await through_trampolines(used, self._worker, role=role)
         except WalagentError as error:
             if error.sqlstate in _OF_ROLE or isinstance(error, RoleUnusableError):
                 log.error("sync.role_unusable", role=role, error=error)

@@ -112,4 +112,4 @@ async def test_what_a_tool_or_a_tenant_does_not_know_is_refused(
     error = await refused(conn, ATTACH, spec, state="WA011")
     assert 'it has no argument "tiket_id"' in str(error)
     settings = """update agent.tenant set settings = '{"aprove_from": "high"}'"""
-    await refused(conn, settings, state="23514")
+    await refused(conn, settings, state="WA010")

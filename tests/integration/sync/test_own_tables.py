@@ -1,5 +1,6 @@
 """Named shapes and mutations over tables of the application: as the principal, as a role."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from hashlib import sha256
 
@@ -7,7 +8,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.docs_pages import ROOT, blocks
-from tests.helpers.database import run_all, value
+from tests.helpers.database import run_all, until, value
 from tests.helpers.shapes import Follower, Served, serving
 from walagent.app.sync import own_queries
 from walagent.config import Replication
@@ -68,6 +69,14 @@ def _queries(role: str) -> dict[str, NamedQuery]:
         "catalog": NamedQuery(
             "catalog", "select rolname from pg_catalog.pg_authid", ("rolname",), (), role
         ),
+        "slow": NamedQuery(
+            "slow",
+            "select coalesce(t.id, 0) as id from (select pg_sleep(4)) as s"
+            " left join public.todo as t on t.text = %(like)s",
+            ("id",),
+            ("like",),
+            role,
+        ),
         "ours": NamedQuery("ours", "select id from public.todo", ("id",)),
         "superuser": NamedQuery("superuser", "select id from todo", ("id",), (), "postgres"),
     }
@@ -113,6 +122,29 @@ async def served(conn: AsyncConnection, dsn: str, role: str) -> AsyncIterator[Se
     await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
     async with serving(conn, dsn, queries=_queries(role), mutations=_mutations(role)) as found:
         yield found
+
+
+async def test_slow_queries_of_a_tenant_leave_a_connection_to_others(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """Two principals wait for their own; another tenant reads and writes meanwhile."""
+    await Follower(served, path="todos", token="bob", like="a%").catch_up()
+    slow = [
+        asyncio.create_task(Follower(served, path="slow", token=name, like=str(n)).catch_up())
+        for name in ("ann", "amy")
+        for n in range(6)
+    ]
+    sleeping = "select count(*) > 2 from pg_stat_activity where wait_event = 'PgSleep'"
+    await until(conn, sleeping)
+    bob = Follower(served, path="todos", token="bob", like="%")
+    await bob.catch_up()
+    answer = await served.mutate("bob", "add", text="milk", price="1")
+    assert answer.status_code == 200
+    assert not any(each.done() for each in slow)
+    assert await value(conn, sleeping.replace("> 2", "")) == 3
+    for each in slow:
+        each.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
 
 
 async def test_a_principal_writes_and_follows_its_rows(

@@ -1,4 +1,4 @@
--- The functions with these OIDs, and those of operators, with the comparisons that sort or hash by them.
+-- The functions with these OIDs, and those of operators.
 select p.oid::int8 as oid,
        p.proname as name,
        p.oid::regprocedure::text as signature,
@@ -21,6 +21,3 @@ select p.oid::int8 as oid,
        left join pg_extension e on e.oid = d.refobjid
  where p.oid = any (%(functions)s::oid[])
     or p.oid in (select oprcode from pg_operator where oid = any (%(operators)s::oid[]))
-    or p.oid in (select f.amproc
-                   from pg_amop o join pg_amproc f on f.amprocfamily = o.amopfamily
-                  where o.amopopr = any (%(operators)s::oid[]) and o.amopmethod in (403, 405) and f.amproc >= 16384)
