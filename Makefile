@@ -15,8 +15,8 @@ LOCK ?=
 REPORT ?= build/faults.json
 PLANTED ?= build/planted.json
 SOAK ?= 3600
-# Parallel test processes, each with its own server.
-JOBS ?= 2
+# Parallel test processes, each with its own server: two more than cores, for a test waits half of its time.
+JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 2 )))
 
 # python3 if it is new enough, else a newer one.
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell \
