@@ -118,8 +118,10 @@ comment on function agent_internal.trampoline_of(name) is 'The trampoline of a r
 
 -- Let a role create its trampoline in this transaction, after the present one was dropped.  One transaction at a time: the
 -- privileges of a schema are one row.  Raises 55P03 if another one does not end.
+--
+-- Returns false if another one has made it meanwhile: whoever uses that one must not lose it.
 create or replace function agent_internal.open_trampoline(_role name)
-    returns void
+    returns boolean
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
@@ -128,6 +130,12 @@ declare
     _old regprocedure;
 begin
     perform agent_internal.lock_grants();
+    begin
+        perform agent_internal.trampoline_of(_role);
+        return false;
+    exception when sqlstate 'WA016' then
+        null;
+    end;
     for _old in select p.oid from pg_proc p join pg_roles r on p.proname = 'as_' || r.oid
                  where p.pronamespace = 'agent_call'::regnamespace and r.rolname = _role loop
         execute format('drop function %s', _old);
@@ -135,6 +143,7 @@ begin
     if (select r.rolname <> _role from pg_namespace n join pg_roles r on r.oid = n.nspowner where n.nspname = 'agent_call') then
         execute format('grant usage, create on schema agent_call to %I', _role);
     end if;
+    return true;
 end;
 $$;
 
@@ -176,7 +185,9 @@ begin
     exception when sqlstate 'WA016' then
         null;
     end;
-    perform agent_internal.open_trampoline(_role);
+    if not agent_internal.open_trampoline(_role) then
+        return;
+    end if;
     perform agent_internal.become(_role);
     execute format(
         'create function %s returns text language plpgsql security definer'

@@ -51,7 +51,9 @@ begin
     exception when sqlstate 'WA016' then
         null;
     end;
-    perform agent_internal.open_trampoline(_role);
+    if not agent_internal.open_trampoline(_role) then
+        return;
+    end if;
     execute format(
         'create function %s returns text language plpgsql security definer'
         ' set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as %L', _name, agent_internal.trampoline_body());
