@@ -96,7 +96,7 @@ async def test_definitions_and_their_changes_are_written(conn: AsyncConnection) 
         "update agent.policy set enabled = false;"
         "insert into agent.egress_rule (host) values ('api.test');"
         f"insert into agent.role_tool (role, tool, allowed)"
-        f" values ('viewer', 'refund', $${{\"reason\": [\"{CANARY}\"]}}$$);"
+        f" values ('viewer', 'refund', $${{\"amount\": [\"{CANARY}\"]}}$$);"
         "delete from agent.role_tool;"
         "delete from agent.role_grant;"
         "insert into agent.tenant (name) values ('acme');"
