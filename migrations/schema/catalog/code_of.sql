@@ -15,6 +15,7 @@ create or replace function agent_internal.code_of(_relations oid[])
     language sql
     stable
     set search_path = pg_catalog, pg_temp
+    set jit = off
 as $$
     with recursive reached (oid) as (
         select unnest(_relations)

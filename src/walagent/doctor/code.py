@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 from walagent.config import Config
 from walagent.doctor.finding import Finding, ok, warning
 from walagent.store.install.server_facts import AttachedTable
-from walagent.store.relations.table_code import Moment, TableCode, code_of
+from walagent.store.relations.table_code import Moment, TableCode, code_of_strangers
 
 Connection = AsyncConnection[Any]
 
@@ -44,8 +44,8 @@ async def check_code(
         (config.ask.role, readable, Moment.READ),
         (_LOGIN, opened, Moment.READ),
     ):
-        for code in await code_of(conn, oids, until):
-            if not (code.trusted or code.owns_relation or code.owner == role):
+        for code in await code_of_strangers(conn, oids, until):
+            if code.owner != role:
                 found[code.owner].setdefault(code, role)
     if not found:
         return [ok("tables run code of their owners alone")]

@@ -28,7 +28,7 @@ from walagent.guard.references import read_references
 from walagent.guard.statement import Statement
 from walagent.postgres import pgtypes
 from walagent.store.queries import query
-from walagent.store.relations.table_code import Moment, code_of
+from walagent.store.relations.table_code import Moment, code_of_strangers
 
 Connection = AsyncConnection[Any]
 
@@ -228,8 +228,8 @@ class _RuleChecker:
     async def _check_planning(self) -> None:
         """Refuse code that planning executes, unless its owner could read what is read, too."""
         read = {relation for relation, _ in self._read}
-        for code in await code_of(self._conn, read, Moment.PLANNED):
-            if code.trusted or code.owns_relation or self._allowed.names(code.function or ""):
+        for code in await code_of_strangers(self._conn, read, Moment.PLANNED):
+            if self._allowed.names(code.function or ""):
                 continue
             raise StatementRefusedError(
                 f"planning a statement on {code.relation} executes {code}, and {code.owner} does"

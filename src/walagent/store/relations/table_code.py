@@ -3,13 +3,23 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 
 from walagent.store.install.files import function_body
 
 Connection = AsyncConnection[Any]
+
+_STRANGE: Final = """
+select from pg_proc p
+            join pg_roles o on o.oid = p.proowner
+            join pg_namespace n on n.oid = p.pronamespace
+ where p.oid >= 16384 and not o.rolsuper
+   and n.nspname not in ('agent', 'agent_internal', 'agent_signed', 'agent_call')
+   and p.proowner not in (select relowner from pg_class where oid = any (%(relations)s::oid[]))
+ limit 1
+"""
 
 
 class Moment(IntEnum):
@@ -59,8 +69,23 @@ async def code_of(
         return ()
     oids = f"array[{','.join(map(str, relations))}]::oid[]"
     body = function_body("schema/catalog/code_of.sql", _relations=oids)
-    found = [
-        TableCode(relation, Moment[moment.upper()], *rest)
-        for relation, moment, *rest in await (await conn.execute(body)).fetchall()
-    ]
+    async with conn.transaction():
+        await conn.execute("set local jit = off")  # it would take a thousand times as long
+        rows = await (await conn.execute(body)).fetchall()
+    found = [TableCode(relation, Moment[moment.upper()], *rest) for relation, moment, *rest in rows]
     return [each for each in found if each.moment <= until]
+
+
+async def code_of_strangers(
+    conn: Connection, relations: Collection[int], until: Moment
+) -> Sequence[TableCode]:
+    """Return that of roles which own neither the relation nor walagent and are no superusers.
+
+    Where all functions belong to the owners of the relations there is none, which is known without
+    following anything.
+    """
+    found = await conn.execute(_STRANGE, {"relations": list(relations)})
+    if await found.fetchone() is None:
+        return ()
+    all_code = await code_of(conn, relations, until)
+    return [each for each in all_code if not (each.trusted or each.owns_relation)]
