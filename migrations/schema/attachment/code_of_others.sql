@@ -10,6 +10,9 @@ as $$
 declare
     _code record;
 begin
+    if not agent_internal.has_strangers(array[_relation::oid]) then
+        return;
+    end if;
     for _code in
         select c.owner, min(c.function) as function, min(c.place) as place, min(c.relation) as relation
           from agent_internal.code_of(array[_relation::oid]) c

@@ -9,6 +9,7 @@ from tests.helpers.guard import TRACES, statements
 from walagent.errors import StatementRefusedError
 from walagent.guard.analysis import Allowlist
 from walagent.guard.query import Guard
+from walagent.guard.read_limits import ReadLimits
 
 # Of a user; sorts and hashes nothing else than integers.
 CLASSES = """
@@ -52,7 +53,7 @@ STATEMENTS = (
 async def guard(reader: AsyncConnection, conn: AsyncConnection) -> Guard:
     """With the classes, which no index has yet."""
     await run_all(conn, CLASSES)
-    return Guard(reader)
+    return Guard(reader, limits=ReadLimits(cost=1e12))  # before 18, what is off costs 1e10
 
 
 async def test_a_class_that_nothing_uses_refuses_nothing(

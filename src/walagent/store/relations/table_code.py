@@ -3,23 +3,13 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any
 
 from psycopg import AsyncConnection
 
 from walagent.store.install.files import function_body
 
 Connection = AsyncConnection[Any]
-
-_STRANGE: Final = """
-select from pg_proc p
-            join pg_roles o on o.oid = p.proowner
-            join pg_namespace n on n.oid = p.pronamespace
- where p.oid >= 16384 and not o.rolsuper
-   and n.nspname not in ('agent', 'agent_internal', 'agent_signed', 'agent_call')
-   and p.proowner not in (select relowner from pg_class where oid = any (%(relations)s::oid[]))
- limit 1
-"""
 
 
 class Moment(IntEnum):
@@ -67,8 +57,7 @@ async def code_of(
     """
     if not relations:
         return ()
-    oids = f"array[{','.join(map(str, relations))}]::oid[]"
-    body = function_body("schema/catalog/code_of.sql", _relations=oids)
+    body = function_body("schema/catalog/code_of.sql", _relations=_array(relations))
     async with conn.transaction():
         await conn.execute("set local jit = off")  # it would take a thousand times as long
         rows = await (await conn.execute(body)).fetchall()
@@ -84,8 +73,12 @@ async def code_of_strangers(
     Where all functions belong to the owners of the relations there is none, which is known without
     following anything.
     """
-    found = await conn.execute(_STRANGE, {"relations": list(relations)})
-    if await found.fetchone() is None:
+    body = function_body("schema/catalog/strangers.sql", _relations=_array(relations))
+    if await (await conn.execute(body)).fetchone() != (True,):
         return ()
     all_code = await code_of(conn, relations, until)
     return [each for each in all_code if not (each.trusted or each.owns_relation)]
+
+
+def _array(relations: Collection[int]) -> str:
+    return f"array[{','.join(map(str, relations))}]::oid[]"
