@@ -16,7 +16,8 @@ REPORT ?= build/faults.json
 PLANTED ?= build/planted.json
 SOAK ?= 3600
 # Parallel test processes, each with its own server: two more than cores, for a test waits half of its time.
-JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 2 )))
+CORES := $(shell nproc 2>/dev/null || echo 2)
+JOBS ?= $(shell echo $$(( $(CORES) + 2 )))
 
 # python3 if it is new enough, else a newer one.
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell \
@@ -86,7 +87,7 @@ web/node_modules/.installed: web/package-lock.json
 
 web-test: $(STAMP) web  ## Build the pages and run the tests with public clients in Node (installs the packages of tests/web)
 	cd tests/web && npm ci --no-audit --no-fund
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m web $(ARGS)
+	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m web $(ARGS)  # browsers do not wait
 
 soak: $(STAMP)  ## Inject small faults for an hour (SOAK=7200: two hours) and measure what grows
 	WALAGENT_SOAK=$(SOAK) WALAGENT_FAULT_REPORT=build/soak.json $(BIN)/python -m pytest \
