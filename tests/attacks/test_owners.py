@@ -8,8 +8,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tests.integration.cli.user import User, empty_database
-from walagent.embedded.paths import default_bindir
+from tests.integration.cli.user import User, empty_database, programs_of
 
 RIGHT = "select count(*) from agent_internal.misowned_functions()"
 DEFINERS = """
@@ -52,7 +51,7 @@ def test_functions_of_others_are_not_served_with(server: str, tmp_path: Path, ta
 
 def test_a_restore_without_owners_is_adopted(server: str, tmp_path: Path) -> None:
     """The usual way to another server: adopt gives the functions back, and what they may read."""
-    dump, tool = tmp_path / "dump", default_bindir()
+    dump, tool = tmp_path / "dump", programs_of(server)
     with empty_database(server) as dsn, empty_database(server) as restored:
         User(tmp_path, dsn).types("init").worked()
         subprocess.run([tool / "pg_dump", "-Fc", "-f", dump, dsn], check=True)

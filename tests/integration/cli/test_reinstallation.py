@@ -14,8 +14,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tests.integration.cli.user import DESK, Ended, User, empty_database
-from walagent.embedded.paths import default_bindir
+from tests.integration.cli.user import DESK, Ended, User, empty_database, programs_of
 from walagent.store.install.removal import CREATED
 
 OURS = """
@@ -72,7 +71,7 @@ def value(user: User, query: str) -> object:
 
 def restored(user: User, options: tuple[str, ...], target: str) -> User:
     """Move a user into a copy of the database."""
-    dump, tool = user.folder / "dump", default_bindir()
+    dump, tool = user.folder / "dump", programs_of(target)
     subprocess.run([tool / "pg_dump", "-Fc", "-f", dump, user.dsn or ""], check=True)
     load = [tool / "pg_restore", *options, "-d", target, dump]
     done = subprocess.run(load, capture_output=True, text=True, check=False)

@@ -16,6 +16,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from tests.helpers.commands import Ended, Process, run_command, start_command
+from walagent.embedded.paths import default_bindir
 from walagent.message import Json
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -153,6 +154,14 @@ def empty_database(server: str) -> Iterator[str]:
             )
             drop = sql.SQL("drop database {} with (force)")
             admin.execute(drop.format(sql.Identifier(name)))
+
+
+def programs_of(server: str) -> Path:
+    """Where its own pg_dump and pg_restore are: newer ones send what it does not know."""
+    with psycopg.connect(server) as conn:
+        major = conn.info.server_version // 10_000
+    debian = Path(f"/usr/lib/postgresql/{major}/bin")
+    return debian if (debian / "pg_dump").exists() else default_bindir()
 
 
 def until(conn: psycopg.Connection[Any], query: str, *parameters: object) -> Json:
