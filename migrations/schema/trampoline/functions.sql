@@ -119,7 +119,7 @@ comment on function agent_internal.trampoline_of(name) is 'The trampoline of a r
 -- Let a role create its trampoline in this transaction, after the present one was dropped.  One transaction at a time: the
 -- privileges of a schema are one row.  Raises 55P03 if another one does not end.
 --
--- Returns false if another one has made it meanwhile: whoever uses that one must not lose it.
+-- Returns false if another one has made it meanwhile: a session that uses that one must not lose it.
 create or replace function agent_internal.open_trampoline(_role name)
     returns boolean
     language plpgsql

@@ -36,6 +36,7 @@ def test_a_closed_terminal_stops_and_a_signal_reloads(
     pid, terminal = pty.fork()
     if pid == 0:
         try:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests can run under nohup
             asyncio.new_event_loop().run_until_complete(_wait(path.write_text))
         finally:
             os._exit(0)
