@@ -62,7 +62,9 @@ async def test_a_reader_that_commits_would_wait_for_leaves(
             await until(place.conn, f"select not exists ({OURS})")
             async with asyncio.timeout(10):
                 await place.conn.execute(INSERT, [n])
-            await daemon.has_said("synchronous_standby_names")
+            async with asyncio.timeout(30):
+                while "synchronous_standby_names" not in daemon.said:  # noqa: ASYNC110 - a log
+                    await asyncio.sleep(0.05)
             found = await asyncio.to_thread(User(place.folder, server.dsn).types, "doctor")
             assert "a synchronous standby" in found.out
             await wait_for(place, "pg_receivewal")
