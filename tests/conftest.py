@@ -5,6 +5,7 @@ import os
 import random
 import signal
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 from tests.scratch import use_memory
 from tests.servers import run_server
 from walagent.store.install.migrate import migrate
+from walagent.store.install.removal import CREATED
 
 pytest.register_assert_rewrite("tests.faults.rig")  # what it finds wrong, a failure shows
 
@@ -35,6 +37,7 @@ settings.load_profile("untimed")
 # Chosen once, before the workers of pytest-xdist start: they inherit it.
 SEED = int(os.environ.setdefault("WALAGENT_FAULT_SEED", str(random.randrange(2**32))))
 
+MADE = "select rolname from pg_roles where shobj_description(oid, 'pg_authid') = %s"
 # In this order: a slot pins its database, and an active slot cannot be dropped.
 END_READERS = """
 select pg_terminate_backend(active_pid, 5000)
@@ -106,6 +109,28 @@ def wal2json(server: str) -> None:
 def _needs_wal2json(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("wal2json"):
         request.getfixturevalue("wal2json")
+
+
+@pytest.fixture(scope="session")
+def roles(server: str) -> Iterator[psycopg.Connection]:
+    """A connection of a superuser, for the roles of the server."""
+    with psycopg.connect(server, autocommit=True) as admin:
+        yield admin
+
+
+@pytest.fixture(autouse=True)
+def _no_role_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Drop what a command has created for a database that is gone: another test would find it."""
+    if "server" not in request.fixturenames:
+        yield
+        return
+    admin = request.getfixturevalue("roles")
+    before = {name for (name,) in admin.execute(MADE, [CREATED])}
+    yield
+    for (name,) in admin.execute(MADE, [CREATED]).fetchall():
+        if name not in before:
+            with suppress(psycopg.Error):  # of a database that several tests share
+                admin.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
 
 
 @pytest.fixture(scope="session")

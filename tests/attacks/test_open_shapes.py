@@ -55,6 +55,7 @@ async def test_a_named_shape_is_judged_before_it_is_planned(
         for _ in range(2):
             answer = await served.get(path=name, token=token, offset="-1")
             assert (answer.status_code, "set run_as" in answer.text) == (400, True), answer.text
+            assert f" of {owned.owner}, which is not walagent's" in answer.text
         assert owned.lines == []
 
 

@@ -1,6 +1,6 @@
 -- Which code of users runs when relations are planned, read or written, and whose it is.
 --
--- Args: _relations: with them, all partitions and children, and what a view reads down to the bottom.
+-- Args: _relations: with them, all partitions and children, and what views and policies read, down to the bottom.
 --
 -- Returns: relation: where the code stands; moment: the earliest at which it runs: planned, read or written; function:
 -- NULL for an expression of the relation's owner, such as a policy, which can call PostgreSQL's own functions; owner: of
@@ -26,10 +26,12 @@ as $$
                    select i.inhrelid from pg_inherits i where i.inhparent = r.oid
                     union all
                    select d.refobjid
-                     from pg_rewrite w
-                          join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = w.oid
+                     from (select 'pg_rewrite'::regclass, w.oid from pg_rewrite w where w.ev_class = r.oid and w.ev_type = '1'
+                            union all
+                           select 'pg_policy'::regclass, p.oid from pg_policy p where p.polrelid = r.oid) as s (classid, objid)
+                          join pg_depend d on d.classid = s.classid and d.objid = s.objid
                                           and d.refclassid = 'pg_class'::regclass
-                    where w.ev_class = r.oid and w.ev_type = '1' and d.refobjid >= 16384) as n (oid)
+                    where d.refobjid >= 16384) as n (oid)
     ), sites (relation, moment, place, classid, objid, is_column, is_expression) as (
         select r.oid, s.moment, s.place, s.classid, s.objid, s.is_column, s.is_expression
           from reached r

@@ -99,7 +99,7 @@ as $$
      where i.indrelid = _relation and i.indisprimary
 $$;
 
--- The table, or a partition of it, whose old rows the WAL does not carry this column of; NULL: there is none.  Partitions have
+-- The table, or a partition of it, whose old rows the WAL does not carry this column of; NULL if there is no such table.  Partitions have
 -- replica identities of their own, and a new one does not inherit that of its parent.
 create or replace function agent_internal.without_identity(_relation regclass, _column text)
     returns regclass

@@ -161,7 +161,7 @@ as $$
                      where side.key in ('new', 'old') and jsonb_typeof(side.value) = 'object'), '{}') end
 $$;
 
--- The first call of a run that wrote or sent something, or might have; NULL: there is none.
+-- The first call of a run that wrote or sent something, or might have; NULL if no call did.
 --
 -- A tool only reads if each version of the attachment that has it says so.  A call that failed was rolled back, unless
 -- it went outside: then it has an intent.  One of which a person said that it did not happen does not count.

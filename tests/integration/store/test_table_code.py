@@ -132,6 +132,10 @@ PLANNED = {
     "statistics": "create statistics public.counted on (n + {f}(1)), (n * {f}(2)) from good",
     "check": "alter table good add check (n > {f}(0)) not valid",
     "child": "create table child (check (n > {f}(0))) inherits (good)",
+    "policy": "create table other (id int); alter table other owner to {o};"
+    " create index on other ((id + {f}(1))); alter table good enable row level security;"
+    " create policy by_other on good using (exists (select from other where id = n));"
+    " grant select on other to {r}",
     "partitions": "drop table good; create table good (id int, n int)"
     " partition by range ((n + {f}(1))); grant select on good to {r}",
 }
@@ -166,7 +170,10 @@ async def test_the_guard_refuses_what_planning_would_execute(
     """It names function, owner and place; listed, the function is the operator's decision."""
     async with stranger(conn, reader.info.user) as name:
         await Guard(reader).read("select * from good")
-        await run_all(conn, PLANNED[place].format(f="theirs.act", r=reader.info.user))
+        made = PLANNED[place].format(
+            f="theirs.act", r=reader.info.user, o=f"owner_{conn.info.dbname}"
+        )
+        await run_all(conn, made)
         with pytest.raises(StatementRefusedError) as caught:
             await Guard(reader).read("select * from good where n = 1")
         listed = Guard(reader, allowed=Allowlist(("theirs.act(integer)",)))

@@ -70,8 +70,8 @@ async def code_of_strangers(
 ) -> Sequence[TableCode]:
     """Return that of roles which own neither the relation nor walagent and are no superusers.
 
-    Where all functions belong to the owners of the relations there is none, which is known without
-    following anything.
+    Where all functions belong to the owners of the relations nothing is found, which is known
+    without following anything.
     """
     body = function_body("schema/catalog/strangers.sql", _relations=_array(relations))
     if await (await conn.execute(body)).fetchone() != (True,):
