@@ -126,6 +126,17 @@ await page.waitForSelector(".side a.item");
 seen.history = await page.locator(".side a.item").count();
 await check(page, "history");
 
+// How a run is retried is asked, on each screen.
+await page.goto(`${base}/runs/7`);
+await page.click("button:has-text('Retry…')");
+await page.selectOption("dialog select >> nth=0", "fresh");
+await page.waitForSelector("dialog:has-text('shown nothing of the steps before')");
+for (const width of [1024, 390, 1440]) {
+  await resize(page, width);
+  await checkThemes(page, `retry ${width}`);
+}
+await page.keyboard.press("Escape");
+
 // Retry a failed run, and all of a reason; the server does it.
 await page.goto(`${base}/failed`);
 await page.click("summary");
