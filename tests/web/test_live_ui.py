@@ -20,6 +20,12 @@ PAGE = ROOT / "docs" / "how-to" / "live-ui.md"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 TOKEN = re.compile(r"\S{40,}")
 INSTALLING = 300.0  # seconds; packages come from a registry
+# The box of a ticket is selected before the ticket is saved.
+SLOW = """
+create function later() returns trigger language plpgsql as
+  $$ begin perform pg_sleep(1); return new; end $$;
+create trigger later before insert on ticket for each row execute function later();
+"""
 pytestmark = [
     pytest.mark.web,
     pytest.mark.slow,
@@ -147,6 +153,7 @@ async def test_the_page_is_followed_word_by_word(tmp_path: Path) -> None:
         page.send(answer=next(filter(TOKEN.fullmatch, printed.splitlines())))
         await page.until(known)
         plants = {"subject": "Water the plants", "done": False}
+        await psql(SLOW, reader.folder, reader.environment)
         page.send(add="Water the plants")
         await page.until([*known, plants])
         page.send(select="Water the plants")
@@ -157,6 +164,15 @@ async def test_the_page_is_followed_word_by_word(tmp_path: Path) -> None:
         assert "not saved" in await page.find("said")
         await page.until(known)
         await reader.prints(look, result)
+
+
+async def psql(statements: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Execute statements that the page doesn't show."""
+    async with shell(
+        f"walagent database psql -q <<'END'\n{statements}\nEND", folder, environment
+    ) as process:
+        await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0
 
 
 async def run(block: Block, folder: Path, environment: Mapping[str, str]) -> str:
