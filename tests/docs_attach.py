@@ -38,6 +38,7 @@ create or replace function agent_internal.attach_keys()
                    may_be_empty boolean, expected text)
     language sql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
     values
 {keys}
@@ -58,10 +59,10 @@ create or replace function agent.attach(
 )
     returns bigint
     language sql
-as $$
+begin atomic
     select agent_internal.attach(target, jsonb_build_object(
-{values}))
-$$;
+{values}), current_schemas(false));
+end;
 comment on function agent.attach({types}) is 'Attach an agent to a table, with named arguments';
 """
 

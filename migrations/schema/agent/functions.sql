@@ -51,6 +51,7 @@ create or replace function agent_internal.tenant_of(_agent agent.agent)
     returns text
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$ select _agent.tenant $$;
 
 -- Check an agent's persona with the rights of the role that changes the agent.

@@ -5,15 +5,15 @@ create or replace function agent_internal.call_digest(_run bigint, _call_id text
     returns text
     language sql
     immutable
-as $$
-    select encode(sha256(convert_to(jsonb_build_array(_run, _call_id, _tool, _arguments)::text, 'utf8')), 'hex')
-$$;
+begin atomic
+    select encode(sha256(convert_to(jsonb_build_array(_run, _call_id, _tool, _arguments)::text, 'utf8')), 'hex');
+end;
 
 create or replace function agent_internal.decision_of(_state text)
     returns boolean
     language sql
     immutable
-as $$ select _state in ('approved', 'rejected', 'expired') $$;
+return _state in ('approved', 'rejected', 'expired');
 
 -- Expire approvals.  One that is being decided, or whose run is being cancelled, is left for the next tick.
 create or replace function agent_internal.expire_approvals()
@@ -49,18 +49,21 @@ $$;
 create or replace function agent.approve(id bigint)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.decide(id, 'approved', null) $$;
 comment on function agent.approve(bigint) is 'Approve a pending tool call';
 
 create or replace function agent.reject(id bigint, reason text default null)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.decide(id, 'rejected', reason) $$;
 comment on function agent.reject(bigint, text) is 'Reject a pending tool call; the model receives the reason';
 
 create or replace function agent.approve_calls(ids bigint[])
     returns bigint
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     select count(*) from (select agent.approve(id) from (select distinct unnest(ids) as id order by 1) i offset 0) done
 $$;
@@ -69,6 +72,7 @@ comment on function agent.approve_calls(bigint[]) is 'Approve many tool calls, o
 create or replace function agent.reject_calls(ids bigint[], reason text default null)
     returns bigint
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     select count(*) from (select agent.reject(id, reject_calls.reason)
                             from (select distinct unnest(ids) as id order by 1) i offset 0) done
@@ -79,7 +83,7 @@ create or replace function agent_internal.risk_rank(_risk text)
     returns integer
     language sql
     immutable
-as $$ select array_position('{low,medium,high,critical}', coalesce(_risk, 'critical')) $$;
+return array_position('{low,medium,high,critical}', coalesce(_risk, 'critical'));
 
 -- Whether the policy of the agent or of its tenant requires an approval of calls of tools with this risk.
 create or replace function agent_internal.approves_risk(_risk text, _attachment agent.attachment)

@@ -6,11 +6,13 @@
 -- Attach an agent to a table: a new one of the name of the attachment, or one that exists.
 --
 -- Args: _spec: values by the keys of agent_internal.attach_keys(), and replace.
+--   _schemas: current_schemas(false) of the caller: what names in the spec mean.
 --
 -- Raises WA010 (spec), WA011 (tool), WA012 (condition), WA013 (table, column, name), WA014 (model).
-create or replace function agent_internal.attach(_target regclass, _spec jsonb)
+create or replace function agent_internal.attach(_target regclass, _spec jsonb, _schemas name[])
     returns bigint
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _given jsonb;
@@ -54,10 +56,10 @@ begin
                               else 'Add replace => true (in a spec: replace=true) to change it, or use another name.' end;
     end if;
     if _given ->> 'agent' is null then
-        perform agent_internal.write_row('agent', _name, _agent);
+        perform agent_internal.write_row('agent', _name, _agent, _schemas);
     end if;
     perform agent_internal.write_row('attachment', _name, agent_internal.spec_row('attachment', _given) || jsonb_build_object(
-        'agent', coalesce(_given ->> 'agent', _name), 'relation', _target::oid::bigint));
+        'agent', coalesce(_given ->> 'agent', _name), 'relation', _target::oid::bigint), _schemas);
     return (select a.id from agent.attachment a where a.tenant = agent.current_tenant() and a.name = _name);
 exception when others then
     -- Raised again from here: psql would print the stack of PL/pgSQL functions.
@@ -77,13 +79,15 @@ $$;
 -- Insert or update a row of agent.agent, agent.attachment, agent.persona or agent.budget of the tenant.
 --
 -- Args: _row: values by column; the others keep theirs, or have the defaults.
-create or replace function agent_internal.write_row(_of text, _name text, _row jsonb)
+--   _schemas: current_schemas(false) of the caller, in which a new attachment finds its functions.
+create or replace function agent_internal.write_row(_of text, _name text, _row jsonb, _schemas name[])
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _columns constant text := (select string_agg(quote_ident(c), ', ' order by c) from jsonb_object_keys(_row) c);
-    _values  constant text := (select string_agg('r.' || quote_ident(c), ', ' order by c) from jsonb_object_keys(_row) c);
+    _columns text := (select string_agg(quote_ident(c), ', ' order by c) from jsonb_object_keys(_row) c);
+    _values  text := (select string_agg('r.' || quote_ident(c), ', ' order by c) from jsonb_object_keys(_row) c);
     _written bigint;
     _constraint text;
     _message text;
@@ -92,6 +96,11 @@ begin
                    'where t.tenant = agent.current_tenant() and t.name = $2', _of, _columns, _values) using _row, _name;
     get diagnostics _written = row_count;
     if _written = 0 then
+        if _of = 'attachment' then
+            _row := _row || jsonb_build_object('search_path', agent_internal.path_of(_schemas));
+            _columns := _columns || ', search_path';
+            _values := _values || ', r.search_path';
+        end if;
         execute format('insert into agent.%1$I (name, %2$s) select $2, %3$s from jsonb_populate_record(null::agent.%1$I, $1) r',
                        _of, _columns, _values) using _row, _name;
     end if;
@@ -112,76 +121,61 @@ when check_violation then
 end;
 $$;
 
--- Attach an agent by a spec: agent.attach('tickets', 'model=gpt-4o, system_prompt="...", tools=[a, b]').
-create or replace function agent.attach(target text, spec text)
-    returns bigint
-    language sql
-as $$ select agent_internal.attach(agent_internal.table_named(target), agent_internal.parse_spec(spec)) $$;
-comment on function agent.attach(text, text) is 'Attach an agent to a table, by a spec: agent.attach(''tickets'', ''model=gpt-4o, tools=[a, b]'')';
-
--- The table of a name, which can be qualified.  Raises WA013 with the table that might be meant.
-create or replace function agent_internal.table_named(_name text)
+-- The table of a name, which can be qualified, in these schemas.  Raises WA013 with the table that might be meant.
+create or replace function agent_internal.table_named(_name text, _schemas name[])
     returns regclass
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _found regclass;
+    _found constant regclass := agent_internal.relation_named(_name, _schemas);
+    _hint  text;
 begin
-    begin
-        _found := to_regclass(_name);
-    exception when invalid_name then
-        null;  -- of a name that must be quoted; PostgreSQL 15 raises
-    end;
-    if _found is null then
-        raise exception 'table "%" does not exist', _name
-            using errcode = 'WA013',
-                  hint = coalesce((select case when n.nspname || '.' || c.relname = _name or relname = _name and pg_table_is_visible(c.oid)
-                                               then format('Write %L: a name that has other characters than a-z, 0-9 and _ needs double quotes.',
-                                                           c.oid::regclass::text)
-                                               else format('Did you mean %L?', c.oid::regclass::text) end
-                                     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-                                    where relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')
-                                      and lower(_name) in (lower(relname), lower(n.nspname || '.' || relname))
-                                      and c.oid::regclass::text like '%"%'
-                                    order by n.nspname || '.' || c.relname = _name desc, relname = _name desc, c.oid limit 1),
-                                  (select format('Did you mean "%s"?', oid::regclass) from pg_catalog.pg_class
-                                    where relkind in ('r', 'p') and relname = _name and not pg_table_is_visible(oid)
-                                    order by oid limit 1),
-                                  agent_internal.suggest(_name, (select array_agg(relname::text) from pg_catalog.pg_class
-                                                                  where relkind in ('r', 'p') and pg_table_is_visible(oid)
-                                                                    and relnamespace <> 'pg_catalog'::regnamespace)));
+    if _found is not null then
+        return _found;
     end if;
-    return _found;
+    with tables as (
+        select c.oid, c.relname, n.nspname || '.' || c.relname as full_name, n.nspname = any (_schemas) as visible,
+               case when n.nspname <> all (_schemas) then quote_ident(n.nspname) || '.' else '' end || quote_ident(c.relname) as written
+          from pg_class c join pg_namespace n on n.oid = c.relnamespace
+         where relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')
+    )
+    select coalesce((select case when full_name = _name or relname = _name and visible
+                                 then format('Write %L: a name that has other characters than a-z, 0-9 and _ needs double quotes.', written)
+                                 else format('Did you mean %L?', written) end
+                       from tables where lower(_name) in (lower(relname), lower(full_name)) and written like '%"%'
+                      order by full_name = _name desc, relname = _name desc, oid limit 1),
+                    (select format('Did you mean "%s"?', written) from tables where relname = _name and not visible order by oid limit 1),
+                    agent_internal.suggest(_name, (select array_agg(relname::text) from tables where visible)))
+      into _hint;
+    raise exception 'table "%" does not exist', _name using errcode = 'WA013', hint = _hint;
 end;
 $$;
 
 -- The argument is the name of an attachment or a table; with a table, all its attachments are detached.  The agent that
 -- has the name of a removed attachment goes with it, unless another attachment uses it.
-create or replace function agent.detach(target text)
+create or replace function agent_internal.detach(_target text, _schemas name[])
     returns integer
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _names text[];
     _table regclass;
 begin
     with removed as (delete from agent.attachment
-                      where name = target and tenant = agent.current_tenant() returning name)
+                      where name = _target and tenant = agent.current_tenant() returning name)
     select coalesce(array_agg(name), '{}') into _names from removed;
     if _names = '{}' then
-        begin
-            _table := to_regclass(target);
-        exception when invalid_name then
-            null;  -- it names no table; PostgreSQL 15 raises
-        end;
+        _table := agent_internal.relation_named(_target, _schemas);
         with removed as (delete from agent.attachment
                            where relation = _table and tenant = agent.current_tenant() returning name)
         select coalesce(array_agg(name), '{}') into _names from removed;
     end if;
     if _names = '{}' then
-        raise exception 'no attachment or attached table is named "%"', target
-            using errcode = 'WA013', hint = agent_internal.suggest(target, (select array_agg(name) from agent.attachment where tenant = agent.current_tenant()));
+        raise exception 'no attachment or attached table is named "%"', _target
+            using errcode = 'WA013', hint = agent_internal.suggest(_target, (select array_agg(name) from agent.attachment where tenant = agent.current_tenant()));
     end if;
     delete from agent.agent g
      where g.tenant = agent.current_tenant() and g.name = any (_names)
@@ -189,11 +183,17 @@ begin
     return cardinality(_names);
 end;
 $$;
+
+create or replace function agent.detach(target text)
+    returns integer
+    language sql
+return agent_internal.detach(target, current_schemas(false));
 comment on function agent.detach(text) is 'Remove an attachment, or all of a table; existing runs continue, unless it is paused: then they are cancelled';
 
 create or replace function agent.pause(name text, reason text default null)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.attachment a set paused = true, paused_reason = pause.reason,
@@ -210,6 +210,7 @@ comment on function agent.pause(text, text) is 'Stop an attachment from starting
 create or replace function agent.resume(name text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.attachment a set paused = false, paused_reason = null, paused_by = null where a.name = resume.name and a.tenant = agent.current_tenant();

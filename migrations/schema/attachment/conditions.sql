@@ -11,6 +11,7 @@ create or replace function agent_internal.is_one_expression(_text text)
     returns boolean
     language plpgsql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _depth integer := 0;

@@ -8,6 +8,7 @@ create or replace function agent_internal.check_streamed(_relation regclass, _co
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _absent text;
@@ -29,6 +30,7 @@ create or replace function agent_internal.check_writable(_relation regclass, _wr
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _column pg_catalog.pg_attribute;
@@ -53,6 +55,7 @@ create or replace function agent_internal.fits_type(_from oid, _to oid)
     returns boolean
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     with recursive based (base, side) as (
         select g.type, g.side from (values (_from, 1), (_to, 2)) as g (type, side)
@@ -75,6 +78,7 @@ create or replace function agent_internal.check_bound_types(_relation regclass, 
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _wrong record;
@@ -107,6 +111,7 @@ create or replace function agent_internal.check_visibility(_relation regclass, _
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _hidden text;
@@ -207,6 +212,7 @@ $$;
 create or replace function agent_internal.define(_attachment agent.attachment)
     returns jsonb
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _agent agent.agent;
@@ -365,8 +371,7 @@ begin
         new.attached_by := current_user;
         new.attached_at := now();
         new.version := 1;
-        new.search_path := coalesce(new.search_path, (select string_agg(quote_ident(s), ', ' order by n)
-                                                        from unnest(_schemas) with ordinality as x (s, n)), '');
+        new.search_path := coalesce(new.search_path, agent_internal.path_of(_schemas));
     end if;
     if not exists (select from pg_catalog.pg_roles r where r.rolname = new.run_as) then
         raise exception 'run_as: role "%" does not exist', new.run_as
@@ -427,6 +432,7 @@ create or replace function agent_internal.check_relation(_relation regclass, _op
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _c   pg_catalog.pg_class;

@@ -41,6 +41,7 @@ create or replace function agent_internal.reattach_message(_attachment agent.att
     returns text
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select format('To attach to another table: update agent.attachment set relation = %L where name = %L; '
                   'select agent.resume(%L). Otherwise: select agent.detach(%L)',
@@ -145,6 +146,7 @@ comment on function agent_internal.drift_of(jsonb) is 'Why an attachment of this
 create or replace function agent_internal.pause_drifted()
     returns table (attachment text, reason text)
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _lost record;
@@ -171,6 +173,7 @@ create or replace function agent_internal.drift_of_run(_run bigint, _sqlstate te
     returns text
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select agent_internal.drift_of(a.definition)
       from agent.run r join agent.attachment a on a.id = r.attachment_id and a.version = r.attachment_version

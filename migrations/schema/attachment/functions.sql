@@ -30,6 +30,7 @@ $$;
 create or replace function agent_internal.refuse_truncate()
     returns trigger
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     raise exception 'cannot truncate agent.attachment'

@@ -11,7 +11,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.detach(text)', 'execute', '{runner,developer}'),
     ('function', 'agent.pause(text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent.resume(text)', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.attach(regclass, jsonb)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.attach(regclass, jsonb, name[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.attach_keys()', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.bind_relation(text, oid, jsonb, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.change_agent(text, jsonb)', 'execute', '{runner,developer}'),
@@ -25,6 +25,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.column_drift(regclass, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.compile_condition(regclass, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.define(agent.attachment)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.detach(text, name[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.drift_of(jsonb)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.drift_of_run(bigint, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.drop_message(jsonb)', 'execute', '{runner,developer}'),
@@ -44,10 +45,10 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.spec_value(text, integer, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.spec_values(jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.stream_drift(regclass, jsonb)', 'execute', '{runner}'),
-    ('function', 'agent_internal.table_named(text)', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.table_named(text, name[])', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.tool_drift(regclass, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.view_condition(regclass, regclass, text[])', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.write_row(text, text, jsonb)', 'execute', '{runner,developer}');
+    ('function', 'agent_internal.write_row(text, text, jsonb, name[])', 'execute', '{runner,developer}');
 
 -- Not its ID: numbers are of all tenants, and one that is refused would tell that another tenant has it.
 insert into agent_internal.privilege (kind, object, privilege, capabilities)

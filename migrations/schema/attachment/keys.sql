@@ -9,6 +9,7 @@ create or replace function agent_internal.attach_keys()
                    may_be_empty boolean, expected text)
     language sql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
     values
         ('model', 'agent', 'model', null::jsonb, null::text[], false, 'must be a string that is not empty'),
@@ -109,7 +110,7 @@ create or replace function agent.attach(
 )
     returns bigint
     language sql
-as $$
+begin atomic
     select agent_internal.attach(target, jsonb_build_object(
         'model', model, 'system_prompt', system_prompt, 'tools', tools, 'name', name, 'persona', persona,
         'persona_version', persona_version, 'tool_choice', tool_choice, 'examples', examples,
@@ -122,6 +123,6 @@ as $$
         'run_as', run_as, 'query_as', query_as, 'ordering_key', ordering_key, 'debounce', debounce,
         'cap', cap, 'tenant', tenant, 'backfill', backfill, 'server_filter', server_filter,
         'max_depth', max_depth, 'approval_ttl', approval_ttl, 'paused', paused, 'agent', agent,
-        'replace', replace))
-$$;
+        'replace', replace), current_schemas(false));
+end;
 comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';

@@ -7,6 +7,7 @@ create or replace function agent_internal.parse_spec(_spec text)
     returns jsonb
     language plpgsql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _out   jsonb := '{}';
@@ -77,7 +78,7 @@ create or replace function agent_internal.spec_skip(_spec text, _at integer)
     returns integer
     language sql
     immutable
-as $$ select _at + length(substring(substr(_spec, _at) from '^\s*')) $$;
+return _at + length(substring(substr(_spec, _at) from '^\s*'));
 
 -- One value from *_at* on: quoted, or unquoted up to one of *_stops*.
 --
@@ -85,6 +86,7 @@ as $$ select _at + length(substring(substr(_spec, _at) from '^\s*')) $$;
 create or replace function agent_internal.spec_value(_spec text, _at integer, _key text, _stops text, out value text, out next integer)
     language plpgsql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if substr(_spec, _at, 1) = '"' then
@@ -125,6 +127,7 @@ create or replace function agent_internal.spec_values(_spec jsonb)
     returns jsonb
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _known constant text[] := (select array_agg(k.key order by k.key) || '{replace}' from agent_internal.attach_keys() k);
@@ -167,6 +170,7 @@ create or replace function agent_internal.spec_typed(_key text, _value jsonb, _t
     returns jsonb
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _is  constant text := jsonb_typeof(_value);
@@ -198,6 +202,7 @@ create or replace function agent_internal.spec_row(_of text, _given jsonb)
     returns jsonb
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select jsonb_object_agg(k.column, coalesce(nullif(_given -> k.key, 'null'), k.fallback, case k.key when 'run_as' then to_jsonb(current_user) end))
       from agent_internal.attach_keys() k
@@ -210,12 +215,13 @@ $$;
 create or replace function agent_internal.change_agent(_name text, _spec jsonb)
     returns integer
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _row constant jsonb := agent_internal.spec_row('agent', agent_internal.spec_values(_spec));
 begin
     perform agent_internal.write_row('agent', _name, (
-        select jsonb_object_agg(k.column, _row -> k.column) from agent_internal.attach_keys() k where k.of = 'agent' and _spec ? k.key));
+        select jsonb_object_agg(k.column, _row -> k.column) from agent_internal.attach_keys() k where k.of = 'agent' and _spec ? k.key), '{}');
     return (select g.version from agent.agent g where g.tenant = agent.current_tenant() and g.name = _name);
 end;
 $$;
@@ -224,6 +230,7 @@ create or replace function agent_internal.spec_bind(_pairs jsonb)
     returns jsonb
     language plpgsql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _bind jsonb := '{}';
@@ -238,3 +245,13 @@ begin
     return _bind;
 end;
 $$;
+
+-- Attach an agent by a spec: agent.attach('tickets', 'model=gpt-4o, system_prompt="...", tools=[a, b]').
+create or replace function agent.attach(target text, spec text)
+    returns bigint
+    language sql
+begin atomic
+    select agent_internal.attach(agent_internal.table_named(target, current_schemas(false)),
+                                 agent_internal.parse_spec(spec), current_schemas(false));
+end;
+comment on function agent.attach(text, text) is 'Attach an agent to a table, by a spec: agent.attach(''tickets'', ''model=gpt-4o, tools=[a, b]'')';

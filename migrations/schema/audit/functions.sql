@@ -32,6 +32,7 @@ create or replace function agent_internal.audit_digest(_row agent.audit)
     returns bytea
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select sha256(_row.previous || convert_to(jsonb_build_array(
         _row.tenant, _row.number, extract(epoch from _row.at), _row.principal, _row.login, _row.action, _row.object,

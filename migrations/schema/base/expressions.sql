@@ -5,7 +5,7 @@ create or replace function agent_internal.now()
     returns timestamptz
     language sql
     stable
-as $$ select statement_timestamp() $$;
+return statement_timestamp();
 comment on function agent_internal.now() is 'The clock of leases, retries and expiry';
 
 -- For CHECK constraints: true, or an error that names the column and says where keys belong.
@@ -13,6 +13,7 @@ create or replace function agent_internal.no_key(_text text, _column text)
     returns boolean
     language plpgsql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if agent_internal.has_key(_text) then

@@ -30,6 +30,7 @@ create or replace function agent_internal.check_list(_definition text)
     returns text[]
     language sql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
     select array_agg(replace(m[1], '''''', '''') order by n)
       from regexp_matches(
@@ -44,6 +45,7 @@ create or replace function agent_internal.suggest(_word text, _known text[])
     returns text
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     with closest as (
         select k, agent_internal.edit_distance(lower(left(_word, 40)), lower(left(k, 40))) as distance
@@ -66,9 +68,9 @@ create or replace function agent_internal.has_key(_text text)
     language sql
     immutable
     parallel safe
-as $$
+begin atomic
     select _text ~ ('(^|[^A-Za-z0-9])(sk-[A-Za-z0-9_-]{20,}|(AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{35}|gh[pousr]_[A-Za-z0-9]{36}'
                  || '|github_pat_[A-Za-z0-9_]{22,}|xox[abposr]-[A-Za-z0-9-]{10,}|glpat-[A-Za-z0-9_-]{20}|wla_[A-Za-z0-9_-]{20,})')
         or _text ~ '-----BEGIN [A-Z ]*PRIVATE KEY-----'
-        or _text ~ '(^|[^A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}'
-$$;
+        or _text ~ '(^|[^A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}';
+end;

@@ -12,26 +12,26 @@ create or replace function agent_internal.period_start(_period text, _at timesta
     returns timestamptz
     language sql
     immutable
-as $$
-    select case when _period <> 'total' then date_trunc(_period, _at at time zone 'UTC') at time zone 'UTC' end
-$$;
+begin atomic
+    select case when _period <> 'total' then date_trunc(_period, _at at time zone 'UTC') at time zone 'UTC' end;
+end;
 comment on function agent_internal.period_start(text, timestamp with time zone) is 'Start of the present period of a budget; NULL: none';
 
 create or replace function agent_internal.period_end(_period text, _at timestamptz)
     returns timestamptz
     language sql
     immutable
-as $$
+begin atomic
     select case when _period <> 'total'
-                then (date_trunc(_period, _at at time zone 'UTC') + ('1 ' || _period)::interval) at time zone 'UTC' end
-$$;
+                then (date_trunc(_period, _at at time zone 'UTC') + ('1 ' || _period)::interval) at time zone 'UTC' end;
+end;
 comment on function agent_internal.period_end(text, timestamp with time zone) is 'When a budget resets; NULL: never';
 
 create or replace function agent_internal.short_number(_value numeric)
     returns text
     language sql
     immutable
-as $$ select trim_scale(round(_value, 6))::text $$;
+return trim_scale(round(_value, 6))::text;
 
 -- Release the reservations of a run.
 --

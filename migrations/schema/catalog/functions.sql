@@ -21,6 +21,7 @@ create or replace function agent_internal.json_schema_of(_type oid, _typmod inte
     returns jsonb
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _t pg_catalog.pg_type;
@@ -69,6 +70,7 @@ create or replace function agent_internal.column_schema(_relation regclass, _col
     returns jsonb
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select case when a.attnotnull or t.typnotnull then s.schema else agent_internal.or_null(s.schema) end
       from pg_catalog.pg_attribute a
@@ -91,6 +93,7 @@ create or replace function agent_internal.key_columns(_relation regclass)
     returns text[]
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select coalesce(array_agg(a.attname::text order by k.n), '{}')
       from pg_catalog.pg_index i
@@ -105,6 +108,7 @@ create or replace function agent_internal.without_identity(_relation regclass, _
     returns regclass
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select c.oid::regclass
       from (select p.relid from pg_catalog.pg_partition_tree(_relation) p where p.isleaf union select _relation) t
@@ -124,6 +128,7 @@ create or replace function agent_internal.identity_columns(_relation regclass)
     returns text[]
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select coalesce(array_agg(a.attname::text order by a.attnum), '{}')
       from pg_catalog.pg_attribute a
@@ -136,6 +141,7 @@ create or replace function agent_internal.argument_names(_function regprocedure)
     returns text[]
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select array(select coalesce(p.proargnames[n], '')
                    from generate_series(1, coalesce(cardinality(p.proallargtypes), p.pronargs)) n
@@ -149,6 +155,7 @@ create or replace function agent_internal.json_columns(_relation regclass)
     returns jsonb
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     with recursive held (name, type) as (
         select attname, atttypid from pg_catalog.pg_attribute
@@ -164,6 +171,7 @@ create or replace function agent_internal.is_utf8(_text text)
     returns boolean
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if getdatabaseencoding() = 'SQL_ASCII' then
@@ -172,6 +180,32 @@ begin
     return true;
 exception when character_not_in_repertoire or untranslatable_character then
     return false;
+end;
+$$;
+
+-- The search_path of the schemas that a caller passes as current_schemas(false).
+--
+-- A function whose names mean what they mean for its caller has the body `begin atomic`, which binds its own names when it
+-- is created, and passes the schemas on: a function that kept the search_path would call the caller's operators.
+create or replace function agent_internal.path_of(_schemas name[])
+    returns text
+    language sql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$ select coalesce(string_agg(quote_ident(s), ', ' order by n), '') from unnest(_schemas) with ordinality as x (s, n) $$;
+
+-- The relation of a name in these schemas, or NULL.
+create or replace function agent_internal.relation_named(_name text, _schemas name[])
+    returns regclass
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform set_config('search_path', agent_internal.path_of(_schemas), true);
+    return pg_catalog.to_regclass(_name);
+exception when invalid_name then
+    return null;  -- of a name that must be quoted; PostgreSQL 15 raises
 end;
 $$;
 
@@ -194,6 +228,7 @@ create or replace function agent_internal.check_columns(_relation regclass, _col
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _missing text;

@@ -11,6 +11,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.key_columns(regclass)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.or_null(jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.schema_of_extension(text)', 'execute', '{runner,viewer,developer,member}'),
+    ('function', 'agent_internal.path_of(name[])', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.relation_named(text, name[])', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.schemas_of(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.typed_columns(oid, text[])', 'execute', '{runner}'),
     ('function', 'agent_internal.without_identity(regclass, text)', 'execute', '{runner,developer}');

@@ -2,6 +2,7 @@
 create or replace function agent_internal.take_checkpoint(_slot text, _reader text)
     returns agent.checkpoint
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     update agent.checkpoint set epoch = epoch + 1, reader = _reader, updated_at = agent_internal.now()
      where slot = _slot and abandoned_at is null
@@ -15,6 +16,7 @@ $$;
 create or replace function agent_internal.abandon_slot(_slot text, _epoch bigint, _reason text)
     returns bigint
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     with held as (
         update agent.checkpoint

@@ -6,6 +6,7 @@ create or replace function agent.agent_analytics(days integer default 7)
     )
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select r.tenant, r.agent, count(*), count(*) filter (where r.state = 'succeeded'),
            count(*) filter (where r.state in ('failed', 'dead')),

@@ -231,6 +231,7 @@ $$;
 create or replace function agent.create_vector_index(dimensions integer)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _schema constant text := agent_internal.schema_of_extension('vector');
@@ -252,6 +253,7 @@ create or replace function agent.search_documents(query text, k integer default 
     returns table (id uuid, title text, source text, excerpt text, score double precision, updated_at timestamptz)
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select f.id, f.title, f.source,
            ts_headline('english', left(f.body, 20000), f.q, 'StartSel="", StopSel="", MaxFragments=2, MaxWords=30, MinWords=10'),
@@ -279,6 +281,7 @@ create or replace function agent.retrieve(
     returns setof agent.retrieved_chunk
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _most    constant integer := least(greatest(coalesce(k, 5), 1), 100);

@@ -46,6 +46,7 @@ comment on function agent_internal.store_memory(agent.memory) is 'Store a memory
 create or replace function agent_internal.supersede_memory(_old agent.memory, _by uuid, _trust text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if _old.trust = 'trusted' and _trust = 'untrusted' then

@@ -4,11 +4,11 @@ create or replace function agent_internal.cosine(_a real[], _b real[])
     language sql
     immutable
     parallel safe
-as $$
+begin atomic
     select case when cardinality(_a) = cardinality(_b) then
         sum(a::double precision * b) / nullif(sqrt(sum(a::double precision * a)) * sqrt(sum(b::double precision * b)), 0) end
-      from unnest(_a, _b) as pairs (a, b)
-$$;
+      from unnest(_a, _b) as pairs (a, b);
+end;
 comment on function agent_internal.cosine(real[], real[]) is 'Cosine similarity of two embeddings, without an extension';
 
 -- The expression that compares two embeddings: SQL text, with their expressions inserted.

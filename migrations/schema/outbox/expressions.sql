@@ -4,6 +4,7 @@ create or replace function agent_internal.leads_to_host(_url text)
     returns boolean
     language plpgsql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _host constant text := lower(substring(_url from '^[Hh][Tt][Tt][Pp][Ss]?://(\[[^]]*\]|[^/:?#]*)'));

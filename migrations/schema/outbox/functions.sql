@@ -67,6 +67,7 @@ $$;
 create or replace function agent.send(channel text, subject text, body jsonb)
     returns uuid
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.enqueue_delivery(channel, subject, body) $$;
 comment on function agent.send(text, text, jsonb) is 'Send a message through a channel; return the ID of its delivery';
 

@@ -35,6 +35,7 @@ create or replace function agent_internal.persona_prompt(_persona agent.persona)
     returns text
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select concat_ws(E'\n\n', nullif(_persona.system_prompt, ''),
         (select E'Rules:\n' || string_agg(format('%s. %s', n, r), E'\n' order by n)
@@ -81,6 +82,7 @@ create or replace function agent_internal.behavior_of(_agent agent.agent)
     returns jsonb
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select jsonb_strip_nulls(jsonb_build_object(
         'persona', _agent.persona, 'persona_version', _agent.persona_version,
@@ -95,6 +97,7 @@ create or replace function agent_internal.with_approvals(_tools jsonb, _agent ag
     returns jsonb
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select coalesce(jsonb_agg(case when _agent.pause_before_tool then t || '{"approval": true}' else t end order by n), '[]')
       from jsonb_array_elements(_tools) with ordinality as x (t, n)
@@ -104,6 +107,7 @@ create or replace function agent.effective_parameters(agent text)
     returns jsonb
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select (agent_internal.effective_agent(g)).parameters from agent.agent g
      where g.name = effective_parameters.agent and g.tenant = coalesce(agent.current_tenant(), 'default')

@@ -11,8 +11,7 @@ begin
         raise exception 'must be a member of role "%" to create a policy that runs as it', new.run_as using errcode = '42501';
     end if;
     if _op = 'INSERT' then
-        new.search_path := coalesce(new.search_path, (select string_agg(quote_ident(s), ', ' order by n)
-                                                        from unnest(_schemas) with ordinality as x (s, n)), '');
+        new.search_path := coalesce(new.search_path, agent_internal.path_of(_schemas));
     end if;
     new.updated_at := now();
     return new;

@@ -170,6 +170,7 @@ create or replace function agent_internal.allowed_lease(_lease interval)
     returns interval
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$ select case when agent_internal.is_runner() then _lease else least(_lease, interval '2 minutes') end $$;
 
 -- Claim up to *_slots* runs from the queues in turn, each with a lease.
@@ -328,6 +329,7 @@ create or replace function agent_internal.is_runner()
     returns boolean
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'agent.run'::regclass, 'update')
            and not (agent_internal.identity()).named
@@ -338,6 +340,7 @@ create or replace function agent_internal.may_hold(_kind text, _principal name, 
     returns boolean
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select _kind = 'question' and _principal = agent.current_principal() and _tenant = agent.current_tenant() or agent_internal.is_runner()
 $$;

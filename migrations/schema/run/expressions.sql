@@ -6,6 +6,7 @@ create or replace function agent_internal.fits_state(
     returns boolean
     language plpgsql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     return (_lease_expires_at is not null) = (_state = 'running')
@@ -21,6 +22,7 @@ create or replace function agent_internal.fits_kind(
     returns boolean
     language plpgsql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     return case

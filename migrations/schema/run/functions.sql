@@ -2,14 +2,14 @@ create or replace function agent_internal.is_final(_state agent.run_state)
     returns boolean
     language sql
     immutable
-as $$ select _state in ('succeeded', 'failed', 'dead', 'cancelled', 'skipped') $$;
+return _state in ('succeeded', 'failed', 'dead', 'cancelled', 'skipped');
 
 -- The transitions.  Only agent.retry() requeues `failed`, `dead` and `cancelled`.
 create or replace function agent_internal.may_follow(_old agent.run_state, _new agent.run_state)
     returns boolean
     language sql
     immutable
-as $$
+begin atomic
     select case _old
         when 'pending' then _new in ('running', 'cancelled', 'dead', 'skipped')
         when 'running' then _new in ('pending', 'waiting_approval', 'waiting_retry', 'needs_review',
@@ -21,8 +21,8 @@ as $$
         when 'dead' then _new = 'pending'
         when 'cancelled' then _new = 'pending'
         else false
-    end
-$$;
+    end;
+end;
 
 create or replace function agent_internal.check_transition()
     returns trigger

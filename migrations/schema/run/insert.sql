@@ -6,6 +6,7 @@
 create or replace function agent_internal.next_lease(_lease bigint)
     returns bigint
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     select greatest(_lease, (('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint - 1) << 32) + 1
 $$;
@@ -13,6 +14,7 @@ $$;
 create or replace function agent_internal.defer_changes(_generation integer, _changes jsonb)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     insert into agent_internal.deferred_change (run_id, change)
     select r.id, x.change::json

@@ -146,6 +146,7 @@ create or replace function agent_internal.visible_change(_change jsonb, _definit
     returns jsonb
     language sql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $$
     with shown (columns) as (
         select array(select jsonb_array_elements_text(_definition -> 'columns')
@@ -253,6 +254,7 @@ comment on function agent.retry(bigint, boolean, boolean) is 'Requeue a failed, 
 create or replace function agent.retry_runs(run_ids bigint[], same_version boolean default false, fresh boolean default false)
     returns bigint
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     select count(*) from (select agent.retry(id, retry_runs.same_version, retry_runs.fresh)
                             from (select distinct unnest(run_ids) as id order by 1) i offset 0) done
@@ -262,6 +264,7 @@ comment on function agent.retry_runs(bigint[], boolean, boolean) is 'Requeue man
 create or replace function agent.cancel_runs(run_ids bigint[], reason text default null)
     returns bigint
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     select count(*) from (select agent.cancel(id, cancel_runs.reason)
                             from (select distinct unnest(run_ids) as id order by 1) i offset 0) done

@@ -8,6 +8,7 @@ create or replace function agent_internal.has_decision(_run bigint)
     returns boolean
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select exists (select from agent.approval p where p.run_id = _run and p.decided_by is not null)
         or exists (select from agent.step s

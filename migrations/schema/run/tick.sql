@@ -82,6 +82,7 @@ create or replace function agent_internal.first_checked_run()
     returns bigint
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select max(id) - nullif(current_setting('walagent.checked_runs', true), '')::bigint from agent.run
 $$;
@@ -94,6 +95,7 @@ create or replace function agent_internal.runs_in_circles()
     returns setof bigint
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     with recursive way (start, at) as (
         select r.id, r.blocked_by from agent.run r where r.blocked_by > r.id

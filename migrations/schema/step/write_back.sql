@@ -20,6 +20,7 @@ $$;
 create or replace function agent_internal.extend_lease(_run bigint, _lease bigint, _by interval)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     update agent.run set lease_expires_at = lease_expires_at + _by
      where id = _run and lease = _lease and lease_expires_at is not null

@@ -228,7 +228,8 @@ comment on function agent_internal.set_thread_state(uuid, text, text) is 'Change
 
 create or replace function agent.pause_thread(thread uuid)
     returns void language sql
-    as $$ select agent_internal.set_thread_state($1, 'paused', 'paused') $$;
+    set search_path = pg_catalog, pg_temp
+as $$ select agent_internal.set_thread_state($1, 'paused', 'paused') $$;
 comment on function agent.pause_thread(uuid) is 'Start no turns in a thread until it is resumed; messages can be posted';
 
 create or replace function agent.resume_thread(thread uuid)
@@ -246,12 +247,14 @@ comment on function agent.resume_thread(uuid) is 'Resume a thread that is paused
 
 create or replace function agent.complete_thread(thread uuid)
     returns void language sql
-    as $$ select agent_internal.set_thread_state($1, 'completed', 'closed') $$;
+    set search_path = pg_catalog, pg_temp
+as $$ select agent_internal.set_thread_state($1, 'completed', 'closed') $$;
 comment on function agent.complete_thread(uuid) is 'Mark a thread as completed; a new message continues it';
 
 create or replace function agent.archive_thread(thread uuid)
     returns void language sql
-    as $$ select agent_internal.set_thread_state($1, 'archived', 'archived') $$;
+    set search_path = pg_catalog, pg_temp
+as $$ select agent_internal.set_thread_state($1, 'archived', 'archived') $$;
 comment on function agent.archive_thread(uuid) is 'Archive a thread: nothing can be posted until it is resumed';
 
 -- Tell the agents of a thread something, as an owner of it.

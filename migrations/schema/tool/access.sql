@@ -11,26 +11,26 @@ create or replace function agent_internal.fits_allowed(_allowed jsonb, _argument
     returns boolean
     language sql
     immutable
-as $$
+begin atomic
     select _allowed is null or (
         jsonb_typeof(_arguments) = 'object'
         and not exists (select from jsonb_object_keys(_arguments) k where (_allowed ? k) is not true)
         and not exists (select from jsonb_each(_allowed) a
                          where jsonb_typeof(a.value) = 'array'
-                           and not exists (select from jsonb_array_elements(a.value) v where v = _arguments -> a.key)))
-$$;
+                           and not exists (select from jsonb_array_elements(a.value) v where v = _arguments -> a.key)));
+end;
 
 create or replace function agent_internal.fits_denied(_denied jsonb, _arguments jsonb)
     returns boolean
     language sql
     immutable
-as $$
+begin atomic
     select jsonb_typeof(_arguments) = 'object'
        and not exists (select from jsonb_each(_denied) d
                         where _arguments ? d.key
                           and (jsonb_typeof(d.value) <> 'array'
-                               or exists (select from jsonb_array_elements(d.value) v where v = _arguments -> d.key)))
-$$;
+                               or exists (select from jsonb_array_elements(d.value) v where v = _arguments -> d.key)));
+end;
 
 -- Why a principal may not have a tool called; NULL: it may.
 --
@@ -224,6 +224,7 @@ create or replace function agent_internal.is_approved(_run bigint, _call_id text
     returns boolean
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     return exists (select from agent.approval a
@@ -237,10 +238,10 @@ create or replace function agent_internal.refused_call(_call_id text, _name text
     returns jsonb
     language sql
     immutable
-as $$
+begin atomic
     select jsonb_build_object('call_id', _call_id, 'name', _name, 'is_error', true, 'denied', _reason,
-                              'content', format('this call is not allowed: %s', _reason))
-$$;
+                              'content', format('this call is not allowed: %s', _reason));
+end;
 
 -- The result of a call, as policies leave it.
 --

@@ -44,6 +44,7 @@ comment on function agent_internal.begin_builtin(bigint, bigint) is 'Begin the t
 create or replace function agent_internal.end_builtin()
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform set_config('walagent.identity', '', true); end; $$;
 
 create or replace function agent_internal.builtin_post_event(_run bigint, _arguments jsonb)

@@ -69,24 +69,25 @@ create or replace function agent_internal.tool_name(_name text)
     returns text
     language sql
     immutable
-as $$ select regexp_replace(_name, '[^A-Za-z0-9_]', '_', 'g') $$;
+return regexp_replace(_name, '[^A-Za-z0-9_]', '_', 'g');
 
 create or replace function agent_internal.drop_arguments(_schema jsonb, _names text[])
     returns jsonb
     language sql
     immutable
-as $$
+begin atomic
     select _schema || jsonb_build_object(
         'properties', coalesce(_schema -> 'properties', '{}') - _names,
         'required', coalesce((select jsonb_agg(r) from jsonb_array_elements_text(_schema -> 'required') r
-                               where r <> all (_names)), '[]'))
-$$;
+                               where r <> all (_names)), '[]'));
+end;
 
 -- The tool update_row of an attachment: the columns in `writes`, with their types' schemas.
 create or replace function agent_internal.update_tool(_attachment agent.attachment)
     returns jsonb
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _properties jsonb;
@@ -114,6 +115,7 @@ create or replace function agent_internal.query_tool(_name text, _role name)
     returns jsonb
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _could record;
@@ -145,6 +147,7 @@ create or replace function agent_internal.check_tools(_tools jsonb, _bind jsonb)
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _stray text;
@@ -206,6 +209,7 @@ create or replace function agent_internal.check_names(_key text, _words text[], 
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _stray text;
@@ -226,6 +230,7 @@ create or replace function agent_internal.check_function(_name text, _function r
     returns void
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _system  constant boolean := exists (select from pg_catalog.pg_proc p
@@ -525,12 +530,14 @@ $$;
 create or replace function agent.disable_tool(tool text, version integer default null)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.set_enabled(tool, version, false) $$;
 comment on function agent.disable_tool(text, integer) is 'Refuse the calls of a version of a tool, or of all; also those of runs in progress';
 
 create or replace function agent.enable_tool(tool text, version integer default null)
     returns void
     language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent_internal.set_enabled(tool, version, true) $$;
 comment on function agent.enable_tool(text, integer) is 'Allow the calls of a version of a tool, or of all, again';
 

@@ -23,6 +23,7 @@ create or replace function agent_internal.trampoline_body()
     returns text
     language sql
     immutable
+    set search_path = pg_catalog, pg_temp
 as $body$
     select $$
 declare
@@ -234,6 +235,7 @@ $$;
 create or replace function agent_internal.check_reader(_run_as name, _relation oid, _columns text[])
     returns boolean
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _state   text;

@@ -107,11 +107,8 @@ create or replace function agent.attach_to_threads(
     lets_out text[] default '{}'
 )
     returns bigint
-    language plpgsql
-as $$
-declare
-    _id bigint;
-begin
+    language sql
+begin atomic
     insert into agent.attachment (name, agent, relation, condition, bind, approve, lets_out, debounce, cap, run_as, turns)
     values (coalesce(attach_to_threads.name, attach_to_threads.agent), attach_to_threads.agent, 'agent.event'::regclass,
             attach_to_threads.wake, attach_to_threads.bind, attach_to_threads.approve, attach_to_threads.lets_out, attach_to_threads.debounce,
@@ -120,10 +117,8 @@ begin
                 'wake_function', attach_to_threads.wake_function, 'context', attach_to_threads.context,
                 'template', attach_to_threads.template,
                 'format', attach_to_threads.format, 'max_context_tokens', attach_to_threads.max_context_tokens)))
-    returning id into _id;
-    return _id;
+    returning id;
 end;
-$$;
 comment on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name, text, text[]) is 'Let an agent take part in the threads that it is a member of';
 
 -- The agents among the members of the threads of events; NULL: the event is not visible yet, or its thread is gone.
@@ -140,6 +135,7 @@ create or replace function agent_internal.agents_of_events(_events jsonb)
     language plpgsql
     stable
     set enable_seqscan = off
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _place jsonb;
@@ -170,6 +166,7 @@ create or replace function agent_internal.is_absorbed(_queue bigint, _ordering_k
     returns boolean
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select exists (select from agent.run p
                     where p.queue_id = _queue and p.ordering_key = _ordering_key and p.state = 'pending'

@@ -8,6 +8,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.start_turn(uuid, text)', 'execute', '{runner,member}'),
     ('function', 'agent_internal.act_again(text)', 'execute', '{runner}'),
     ('function', 'agent_internal.act_as_agent(text, name)', 'execute', '{runner}'),
+    ('function', 'agent_internal.check_lease(interval)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.worker_attached(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.call_in_place(agent.run, jsonb, jsonb, text, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.cost_of_usage(text, text, integer[])', 'execute', '{runner}'),
     ('function', 'agent_internal.end_own_turn(agent.run, agent.run_state, text, jsonb)', 'execute', '{runner}'),

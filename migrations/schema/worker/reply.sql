@@ -135,10 +135,10 @@ create or replace function agent_internal.openai_call(_id text, _name text, _arg
     returns jsonb
     language sql
     immutable
-as $$
+begin atomic
     select jsonb_build_object('id', _id, 'type', 'function', 'function', jsonb_build_object(
-        'name', _name, 'arguments', coalesce(_arguments, '{}')::text))
-$$;
+        'name', _name, 'arguments', coalesce(_arguments, '{}')::text));
+end;
 
 -- The number of a reply, by which budgets know the call that it answers.
 create or replace function agent_internal.reply_number(_turn bigint)

@@ -9,6 +9,35 @@
 --
 --   WA027   a turn of an own worker: it does not exist, has ended, is held by another worker, or has no such call
 
+create or replace function agent_internal.check_lease(_lease interval)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if _lease is null or _lease <= interval '0' then
+        raise exception 'invalid lease %: expected a duration above 0', _lease using errcode = 'WA027';
+    end if;
+end;
+$$;
+
+-- Prepare the SQL tools of an attachment for its worker; return its ID.
+create or replace function agent_internal.worker_attached(_name text)
+    returns bigint
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _new agent.attachment;
+begin
+    select * into _new from agent.attachment a where a.tenant = agent.current_tenant() and a.name = _name;
+    if exists (select from jsonb_array_elements(_new.definition -> 'tools') t where t ->> 'kind' = 'sql') then
+        perform agent_internal.make_trampoline_of_member(_new.run_as);
+    end if;
+    return _new.id;
+end;
+$$;
+
 -- Let a program work the turns of an agent.
 --
 -- Args: worker: the principal that it acts as; NULL: the caller.  run_as: the role that SQL tools run as.
@@ -18,25 +47,15 @@ create or replace function agent.attach_worker(
     lease interval default '1 minute', name text default null, lets_out text[] default '{}'
 )
     returns bigint
-    language plpgsql
-as $$
-declare
-    _id bigint;
-begin
-    if lease is null or lease <= interval '0' then
-        raise exception 'invalid lease %: expected a duration above 0', lease using errcode = 'WA027';
-    end if;
+    language sql
+begin atomic
+    select agent_internal.check_lease(attach_worker.lease);
     insert into agent.attachment (name, agent, relation, condition, approve, lets_out, run_as, turns)
     values (coalesce(attach_worker.name, attach_worker.agent), attach_worker.agent, 'agent.event'::regclass, 'false',
             attach_worker.approve, attach_worker.lets_out, attach_worker.run_as, jsonb_build_object(
-                'worker', coalesce(attach_worker.worker, agent.current_principal()), 'lease_seconds', extract(epoch from attach_worker.lease)))
-    returning id into _id;
-    if exists (select from agent.attachment a, jsonb_array_elements(a.definition -> 'tools') t where a.id = _id and t ->> 'kind' = 'sql') then
-        perform agent_internal.make_trampoline_of_member(attach_worker.run_as);
-    end if;
-    return _id;
+                'worker', coalesce(attach_worker.worker, agent.current_principal()), 'lease_seconds', extract(epoch from attach_worker.lease)));
+    select agent_internal.worker_attached(coalesce(attach_worker.name, attach_worker.agent));
 end;
-$$;
 comment on function agent.attach_worker(text, name, name, text[], interval, text, text[]) is 'Let a program of one''s own work the turns of an agent';
 
 -- The session, as the holder of turns.  The principal is part of it: a setting does not make somebody else of it.
@@ -66,6 +85,7 @@ $$;
 create or replace function agent_internal.act_again(_before text)
     returns void
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform pg_catalog.set_config('walagent.identity', _before, true); end; $$;
 
 -- The definition that a turn is pinned to.
@@ -257,7 +277,8 @@ $$;
 create or replace function agent.add_user_message(thread uuid, text text)
     returns uuid
     language sql
-    as $$ select (agent.post($1, $2)).id $$;
+    set search_path = pg_catalog, pg_temp
+as $$ select (agent.post($1, $2)).id $$;
 comment on function agent.add_user_message(uuid, text) is 'Post a message in a thread, as the caller';
 
 create or replace function agent_internal.is_member(_tenant text, _principal name, _thread uuid)

@@ -319,7 +319,7 @@ begin
     elsif not pg_has_role(current_user, _new.run_as, 'member') then
         raise exception 'must be a member of role "%" to create a workflow that runs as it', _new.run_as using errcode = '42501';
     end if;
-    _new.search_path := coalesce((select string_agg(quote_ident(s), ', ' order by n) from unnest(_schemas) with ordinality as x (s, n)), '');
+    _new.search_path := agent_internal.path_of(_schemas);
     _as := agent_internal.executing_as(_new.run_as, _new.search_path);
     _new.entry := coalesce(_source ->> 'entry', (select e ->> 'to' from jsonb_array_elements(_source -> 'edges') e where e ->> 'from' = '__start__' limit 1),
                            _source #>> '{nodes,0,name}');
@@ -416,21 +416,16 @@ create or replace function agent.create_workflow(
     max_steps integer default 100, timeout interval default '7 days', description text default '', run_as name default current_user
 )
     returns integer
-    language plpgsql
-as $$
-declare
-    _version integer;
-begin
+    language sql
+begin atomic
     insert into agent.workflow_version (workflow, source, max_steps, timeout, run_as)
     values (create_workflow.name,
-            pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+            jsonb_strip_nulls(jsonb_build_object(
                 'nodes', create_workflow.nodes, 'edges', create_workflow.edges, 'entry', create_workflow.entry,
                 'exits', create_workflow.exits, 'description', create_workflow.description)),
             create_workflow.max_steps, create_workflow.timeout, create_workflow.run_as)
-    returning version into _version;
-    return _version;
+    returning version;
 end;
-$$;
 comment on function agent.create_workflow(text, jsonb, jsonb, text, text[], integer, interval, text, name) is 'Create a workflow, or a new version of it';
 
 create or replace function agent_internal.workflow_named(_name text)
@@ -457,6 +452,7 @@ $$;
 create or replace function agent.validate_workflow(name text)
     returns table (severity text, code text, node text, message text)
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _of constant agent.workflow_version := agent_internal.workflow_named(validate_workflow.name);

@@ -46,7 +46,9 @@ async def find_table(conn: Connection, name: str) -> int:
     Raises (as a PostgreSQL error):
         ConfigError: it does not exist.
     """
-    cursor = await conn.execute("select agent_internal.table_named(%s)::oid::bigint", [name])
+    cursor = await conn.execute(
+        "select agent_internal.table_named(%s, current_schemas(false))::oid::bigint", [name]
+    )
     (oid,) = await cursor.fetchone() or (0,)
     return oid
 

@@ -119,7 +119,7 @@ MINIMAL = {
     "text": "select agent.attach('support_tickets', 'model=fake, name=desk')",
     "named": "select agent.attach('support_tickets'::regclass, 'fake', name => 'desk')",
     "json": "select agent_internal.attach('support_tickets',"
-    """ '{"model": "fake", "name": "desk"}')""",
+    """ '{"model": "fake", "name": "desk"}', '{public}')""",
     "rows": "insert into agent.agent (name, model) values ('desk', 'fake');"
     "insert into agent.attachment (name, agent, relation)"
     " values ('desk', 'desk', 'support_tickets')",
@@ -154,7 +154,7 @@ async def test_a_wrong_value_has_the_same_error_at_each_door(
         errors = [
             await refused(
                 conn,
-                "select agent_internal.attach('support_tickets', %s::jsonb)",
+                "select agent_internal.attach('support_tickets', %s::jsonb, '{public}')",
                 document,
                 state="WA010",
             )

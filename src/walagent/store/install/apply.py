@@ -21,6 +21,8 @@ Connection = AsyncConnection[Any]
 # Another signature or other columns: the object must be dropped first.
 _OTHER_SHAPE: Final = (InvalidFunctionDefinition, InvalidTableDefinition)
 _DEFINES: Final = re.compile(r"^create or replace (function|view) ([\w.]+)", re.MULTILINE)
+# $$ … $$, or the lines of begin atomic … end.
+_BODY: Final = re.compile(r"(\$\$.*?\$\$|^begin atomic$.*?^end(?=;))", re.DOTALL | re.MULTILINE)
 
 
 async def read_applied(conn: Connection) -> dict[str, Applied] | None:
@@ -174,11 +176,11 @@ async def _unchanged(conn: Connection, before: Mapping[str, str]) -> list[str]:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Split a file of ours: a statement ends with its line, outside of the bodies in `$$`."""
+    """Split a file of ours: a statement ends with its line, outside of the bodies of functions."""
     statement = ""
-    for number, part in enumerate(script.split("$$")):
+    for number, part in enumerate(_BODY.split(script)):
         if number % 2:
-            statement += f"$${part}$$"
+            statement += part
             continue
         *ended, rest = part.split(";\n")
         for each in ended:

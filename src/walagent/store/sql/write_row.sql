@@ -1,2 +1,2 @@
 -- Insert a row, or update the given columns.
-select agent_internal.write_row(%(of)s, %(name)s, %(fields)s)
+select agent_internal.write_row(%(of)s, %(name)s, %(fields)s, current_schemas(false))

@@ -1,0 +1,104 @@
+"""No function of walagent calls what others have put on the search_path of its caller."""
+
+import re
+
+import psycopg
+from psycopg import AsyncConnection
+
+from tests.helpers.database import rows, run_all, value
+
+OURS = "('agent'::regnamespace, 'agent_internal'::regnamespace, 'agent_signed'::regnamespace)"
+# Each operator of PostgreSQL, and each function that a body of ours could name, with its arguments.
+TRAPS = """
+create schema evil;
+create function pg_temp.t(oid) returns text language sql as 'select format_type($1, null)';
+do $do$
+declare
+    _one record;
+begin
+    for _one in
+        select 'op_' || o.oid as name, oprresult as result, '' as of,
+               concat_ws(', ', pg_temp.t(nullif(oprleft, 0)), pg_temp.t(oprright)) as arguments,
+               format('create operator evil.%s (procedure = evil.op_%s%s, rightarg = %s)', oprname,
+                      o.oid, ', leftarg = ' || pg_temp.t(nullif(oprleft, 0)), pg_temp.t(oprright))
+                   as operator
+          from pg_operator o where oprnamespace = 'pg_catalog'::regnamespace
+        union all
+        select proname, prorettype, case when proretset then 'setof' else '' end,
+               (select string_agg(pg_temp.t(t), ', ' order by n)
+                  from unnest(proargtypes::oid[]) with ordinality x (t, n)), 'select 1'
+          from pg_proc p
+         where pronamespace = 'pg_catalog'::regnamespace and prokind = 'f' and provariadic = 0
+           and exists (select from pg_proc w
+                        where w.pronamespace = 'agent_internal'::regnamespace
+                          and position(p.proname || '(' in w.prosrc) > 0)
+    loop
+        begin
+            execute format('create function evil.%I(%s) returns %s %s language plpgsql as '
+                           '$$ begin raise exception %L using errcode = ''EVIL1''; end $$',
+                           _one.name, _one.arguments, _one.of, pg_temp.t(_one.result), _one.name);
+            execute _one.operator;
+        exception when others then
+            continue;  -- of types that no other function can have
+        end;
+    end loop;
+end
+$do$;
+"""
+CALLS = f"""
+select p.oid::regprocedure::text,
+       format('select * from %s(%s) x', p.oid::regproc,
+              (select string_agg('null::' || format_type(t, null), ', ' order by n)
+                 from unnest(p.proargtypes::oid[]) with ordinality x (t, n)))
+  from pg_proc p
+ where p.pronamespace in {OURS} and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype
+"""
+
+
+async def test_no_function_uses_the_operators_of_its_caller(conn: AsyncConnection) -> None:
+    """A function binds its names when it is created, or finds them on a path of its own.
+
+    Triggers whose callers' names decide what is stored have one call of a qualified name.
+    """
+    loose = await rows(
+        conn,
+        f"""
+        select p.oid::regprocedure::text, p.prosrc
+          from pg_proc p join pg_language l on l.oid = p.prolang
+         where p.pronamespace in {OURS} and l.lanname in ('sql', 'plpgsql')
+           and p.prosqlbody is null and not coalesce(p.proconfig::text like '%search_path=%', false)
+        """,
+    )
+    for function, body in loose:
+        lines = str(body).split("\n")
+        assert len(lines) == 6, function
+        assert re.fullmatch(
+            r"    new := agent_internal\.\w+\([^()]*pg_catalog\.\w+\(false\)\);", lines[2]
+        )
+
+
+async def test_nobody_is_trapped_by_names_on_the_search_path(conn: AsyncConnection) -> None:
+    """Each function is called where operators and functions of others come first."""
+    await run_all(conn, TRAPS)
+    assert await value(
+        conn, "select count(*) > 700 from pg_operator where oprnamespace = 'evil'::regnamespace"
+    )
+    assert await value(
+        conn,
+        "select count(*) > 200 from pg_proc"
+        " where pronamespace = 'evil'::regnamespace and proname not like 'op_%'",
+    )
+    trapped = list[tuple[str, str]]()
+    calls = await rows(conn, CALLS)
+    assert len(calls) > 400
+    for function, call in calls:
+        async with conn.transaction(force_rollback=True):
+            await run_all(
+                conn, "set local statement_timeout = '5s';set local search_path = evil, pg_catalog"
+            )
+            try:
+                await run_all(conn, str(call))
+            except psycopg.Error as error:
+                if error.sqlstate == "EVIL1":
+                    trapped.append((str(function), str(error)))
+    assert trapped == []
