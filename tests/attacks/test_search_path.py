@@ -6,10 +6,11 @@ import psycopg
 from psycopg import AsyncConnection
 
 from tests.helpers.database import rows, run_all, value
+from walagent.store.install.compat import install_pgagentos
 
-OURS = "('agent'::regnamespace, 'agent_internal'::regnamespace, 'agent_signed'::regnamespace)"
+OURS = "(select oid from pg_namespace where nspname ~ '^(agent|agent_.*|aos_.*)$')"
 # Each operator of PostgreSQL, and each function that a body of ours could name, with its arguments.
-TRAPS = """
+TRAPS = f"""
 create schema evil;
 create function pg_temp.t(oid) returns text language sql as 'select format_type($1, null)';
 do $do$
@@ -30,7 +31,7 @@ begin
           from pg_proc p
          where pronamespace = 'pg_catalog'::regnamespace and prokind = 'f' and provariadic = 0
            and exists (select from pg_proc w
-                        where w.pronamespace = 'agent_internal'::regnamespace
+                        where w.pronamespace in {OURS}
                           and position(p.proname || '(' in w.prosrc) > 0)
     loop
         begin
@@ -60,6 +61,7 @@ async def test_no_function_uses_the_operators_of_its_caller(conn: AsyncConnectio
 
     Triggers whose callers' names decide what is stored have one call of a qualified name.
     """
+    await install_pgagentos(conn)
     loose = await rows(
         conn,
         f"""
@@ -72,13 +74,12 @@ async def test_no_function_uses_the_operators_of_its_caller(conn: AsyncConnectio
     for function, body in loose:
         lines = str(body).split("\n")
         assert len(lines) == 6, function
-        assert re.fullmatch(
-            r"    new := agent_internal\.\w+\([^()]*pg_catalog\.\w+\(false\)\);", lines[2]
-        )
+        assert re.fullmatch(r"    new := \w+\.\w+\([^()]*pg_catalog\.\w+\(false\)\);", lines[2])
 
 
 async def test_nobody_is_trapped_by_names_on_the_search_path(conn: AsyncConnection) -> None:
     """Each function is called where operators and functions of others come first."""
+    await install_pgagentos(conn)
     await run_all(conn, TRAPS)
     assert await value(
         conn, "select count(*) > 700 from pg_operator where oprnamespace = 'evil'::regnamespace"

@@ -93,6 +93,7 @@ $$;
 
 create or replace function aos_auth.set_tenant(tenant_id uuid)
     returns void language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter(set_tenant.tenant_id);
@@ -102,10 +103,12 @@ $$;
 
 create or replace function aos_auth.current_tenant()
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return (select t.id from agent.tenant t where t.name = agent.current_tenant()); end; $$;
 
 create or replace function aos_auth.current_principal()
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter();
@@ -115,6 +118,7 @@ $$;
 
 create or replace function aos_auth.is_admin()
     returns boolean language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return agent.has_role('admin'); end; $$;
 
 -- With the owner's rights: the caller's tenants.
@@ -156,6 +160,7 @@ create or replace trigger insert_tenant instead of insert on aos_auth.tenant for
 
 create or replace function aos_auth.principals()
     returns setof agent.principal language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return query select p.* from agent.principal p where p.tenant = agent.current_tenant(); end; $$;
 create or replace view aos_auth.principal with (security_invoker) as
     select p.id as principal_id, (select t.id from agent.tenant t where t.name = p.tenant) as tenant_id, p.kind as principal_type,
@@ -163,6 +168,7 @@ create or replace view aos_auth.principal with (security_invoker) as
       from aos_auth.principals() p;
 create or replace function aos_auth.insert_principal()
     returns trigger language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter(new.tenant_id);
@@ -178,6 +184,7 @@ create or replace trigger insert_principal instead of insert on aos_auth.princip
 
 create or replace function aos_meta.models()
     returns setof agent.model language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return query select m.* from agent.model m; end; $$;
 create or replace view aos_meta.llm_model_registry with (security_invoker) as
     select m.name as model_id, m.provider, m.model_id as model_name, m.name as display_name, m.context_window, m.max_output_tokens,
@@ -192,6 +199,7 @@ create or replace view aos_meta.llm_model_registry with (security_invoker) as
 
 create or replace function aos_persona.personas()
     returns setof agent.persona language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return query select p.* from agent.persona p where p.tenant = agent.current_tenant(); end; $$;
 create or replace view aos_persona.persona with (security_invoker) as
     select aos_meta.id_of('persona', p.tenant, p.name) as persona_id, (select t.id from agent.tenant t where t.name = p.tenant) as tenant_id,
@@ -200,6 +208,7 @@ create or replace view aos_persona.persona with (security_invoker) as
       from aos_persona.personas() p;
 create or replace function aos_persona.insert_persona()
     returns trigger language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter(new.tenant_id);
@@ -215,6 +224,7 @@ create or replace trigger insert_persona instead of insert on aos_persona.person
 
 create or replace function aos_persona.get_effective_params(persona_id uuid)
     returns jsonb language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     select coalesce((select m.default_params from aos_meta.llm_model_registry m where m.model_id = p.model_id limit 1), '{}') || p.override_params
       from aos_persona.persona p where p.persona_id = $1
@@ -224,6 +234,7 @@ $$;
 
 create or replace function aos_skills.tools()
     returns setof agent.tool language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return query select t.* from agent.tool t; end; $$;
 create or replace view aos_skills.skill with (security_invoker) as
     select t.name as skill_key, t.name, t.description, t.kind as category, t.risk as risk_level, t.input_schema, t.enabled as is_active
@@ -232,6 +243,7 @@ create or replace view aos_skills.skill with (security_invoker) as
 -- Whether a tool can be called for a principal.  What is unknown cannot.
 create or replace function aos_skills.can_use_skill(principal_id uuid, skill_key text)
     returns boolean language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _who agent.principal;
@@ -255,6 +267,7 @@ $$;
 
 create or replace function aos_agent.agents()
     returns setof agent.agent language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return query select g.* from agent.agent g where g.tenant = agent.current_tenant(); end; $$;
 create or replace view aos_agent.agent with (security_invoker) as
     select aos_meta.id_of('agent', g.tenant, g.name) as agent_id, (select t.id from agent.tenant t where t.name = g.tenant) as tenant_id,
@@ -266,6 +279,7 @@ create or replace view aos_agent.agent with (security_invoker) as
 
 create or replace function aos_agent.check_config(config jsonb)
     returns void language plpgsql immutable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _known   constant text[] := '{max_iterations,max_tokens_per_turn,thinking_visible,pause_before_tool,pause_after_tool,auto_approve_tools}';
@@ -281,8 +295,9 @@ $$;
 
 -- Its turns are worked by the principal that inserts it.  Without tools, it has those that only read, and a memory.  Calls of
 -- a high risk wait for a person; with auto_approve_tools false, all calls do.
-create or replace function aos_agent.insert_agent()
-    returns trigger language plpgsql
+create or replace function aos_agent.inserted_agent(new aos_agent.agent, _schemas name[])
+    returns aos_agent.agent language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _persona text;
@@ -301,8 +316,19 @@ begin
             coalesce((new.config -> 'pause_after_tool')::boolean, false),
             case when (new.config -> 'auto_approve_tools')::boolean is false then 'low' else 'high' end);
     -- As pgAgentOS does: its agents search the web and their documents.
+    perform set_config('search_path', agent_internal.path_of(_schemas), true);
     perform agent.attach_worker(new.name, lets_out => '{web_search}');
+    perform set_config('search_path', 'pg_catalog, pg_temp', true);
     new.agent_id := aos_meta.id_of('agent', agent.current_tenant(), new.name);
+    return new;
+end;
+$$;
+
+create or replace function aos_agent.insert_agent()
+    returns trigger language plpgsql
+as $$
+begin
+    new := aos_agent.inserted_agent(new, pg_catalog.current_schemas(false));
     return new;
 end;
 $$;
@@ -310,6 +336,7 @@ create or replace trigger insert_agent instead of insert on aos_agent.agent for 
 
 create or replace function aos_agent.threads()
     returns setof agent.thread language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return query select t.* from agent.thread t where t.tenant = agent.current_tenant(); end; $$;
 create or replace view aos_agent.conversation with (security_invoker) as
     select t.id as conversation_id, a.agent_id, (select x.id from agent.tenant x where x.name = t.tenant) as tenant_id, t.title,
@@ -321,6 +348,7 @@ create or replace view aos_agent.conversation with (security_invoker) as
                                order by m.joined_at, p.name limit 1) a on true;
 create or replace function aos_agent.insert_conversation()
     returns trigger language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _agent text;
@@ -341,35 +369,43 @@ create or replace trigger insert_conversation instead of insert on aos_agent.con
 
 create or replace function aos_agent.add_user_message(conversation_id uuid, message text)
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, $1); return agent.add_user_message($1, $2); end; $$;
 
 create or replace function aos_agent.start_turn(conversation_id uuid)
     returns bigint language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, $1); return agent.start_turn($1); end; $$;
 
 create or replace function aos_agent.send_message(conversation_id uuid, message text)
     returns bigint language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, $1); perform agent.add_user_message($1, $2); return agent.start_turn($1); end; $$;
 
 create or replace function aos_agent.run_turn(turn_id bigint)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, null, $1); return agent.run_turn($1); end; $$;
 
 create or replace function aos_agent.process_tool_call(turn_id bigint, tool text, arguments jsonb)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, null, $1); return agent.process_tool_call($1, $2, $3); end; $$;
 
 create or replace function aos_agent.record_tool_result(turn_id bigint, tool text, result jsonb)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, null, $1); return agent.record_tool_result($1, $2, $3); end; $$;
 
 create or replace function aos_agent.finish_turn(turn_id bigint, message text)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, null, $1); return agent.finish_turn($1, $2); end; $$;
 
 -- step_id is an ID in agent.pending_approval.
 create or replace function aos_agent.approve_step(step_id bigint, approved boolean default true, note text default null)
     returns void language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter();
@@ -387,15 +423,18 @@ $$;
 
 create or replace function aos_agent.pause_conversation(conversation_id uuid)
     returns void language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, $1); perform agent.pause_thread($1); end; $$;
 
 create or replace function aos_agent.resume_conversation(conversation_id uuid)
     returns void language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, $1); perform agent.resume_thread($1); end; $$;
 
 -- The event with the answer of a turn.
 create or replace function aos_agent.answer_of(_turn bigint)
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _id uuid;
@@ -412,14 +451,17 @@ $$;
 
 create or replace function aos_agent.rate_turn(turn_id bigint, rating integer, aspects jsonb default '{}', comment text default '')
     returns uuid language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent.rate(aos_agent.answer_of($1), $2, $3, $4) $$;
 
 create or replace function aos_agent.flag_issue(turn_id bigint, severity text, description text default '')
     returns uuid language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent.flag(aos_agent.answer_of($1), $2, $3) $$;
 
 create or replace function aos_agent.get_conversation_history(conversation_id uuid, include_steps boolean default false)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter(null, $1);
@@ -436,6 +478,7 @@ $$;
 
 create or replace function aos_core.store_memory(agent_id uuid, key text, value jsonb, memory_type text default 'semantic')
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter();
@@ -446,6 +489,7 @@ $$;
 
 create or replace function aos_core.recall_memory(agent_id uuid, query text default null, max_results integer default 5)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter();
@@ -470,6 +514,7 @@ $$;
 
 create or replace function aos_core.runs()
     returns setof agent.run language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return query select r.* from agent.run r where r.tenant = agent.current_tenant(); end; $$;
 create or replace view aos_core.run with (security_invoker) as
     select r.id as run_id,
@@ -577,7 +622,7 @@ begin
         execute format('drop view if exists %s', _each.name);
         execute format('drop function if exists %s_rows()', _each.name);
         execute format('create temporary view aos_shape as %s', _each.query);
-        execute format('create function %s_rows() returns table (%s) language plpgsql as $f$ #variable_conflict use_column'
+        execute format('create function %s_rows() returns table (%s) language plpgsql set search_path = pg_catalog, pg_temp as $f$ #variable_conflict use_column'
                        || E'\nbegin perform aos_auth.enter(); return query %s; end; $f$', _each.name,
                        (select string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by a.attnum)
                           from pg_attribute a where a.attrelid = 'pg_temp.aos_shape'::regclass and a.attnum > 0), _each.query);
@@ -589,6 +634,7 @@ $do$;
 
 create or replace function aos_agent.get_agent_analytics(days integer default 7)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter();
@@ -598,6 +644,7 @@ $$;
 
 create or replace function aos_agent.get_hourly_activity()
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter();
@@ -609,6 +656,7 @@ $$;
 
 create or replace function aos_multi_agent.name_of(team_id uuid)
     returns text language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _name text;
@@ -623,6 +671,7 @@ $$;
 
 create or replace function aos_multi_agent.create_team(name text, members name[] default '{}', description text default '')
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter();
@@ -633,22 +682,27 @@ $$;
 
 create or replace function aos_multi_agent.start_discussion(team_id uuid, topic text)
     returns uuid language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent.open_discussion(aos_multi_agent.name_of($1), $2) $$;
 
 create or replace function aos_multi_agent.send_agent_message(discussion_id uuid, content text, message_type text default 'comment')
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, $1); return (agent.comment($1, $2, $3)).id; end; $$;
 
 create or replace function aos_multi_agent.create_proposal(team_id uuid, title text, description text default '')
     returns uuid language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent.propose(aos_multi_agent.name_of($1), $2, $3) $$;
 
 create or replace function aos_multi_agent.cast_vote(proposal_id uuid, vote text, reason text default '')
     returns text language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return agent.vote($1, $2, $3); end; $$;
 
 create or replace function aos_multi_agent.get_pending_messages_for_agent(agent_id uuid)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter();
@@ -659,8 +713,10 @@ $$;
 
 create or replace function aos_collab.create_task(team_id uuid, title text, description text default '', assigned_to name default null)
     returns uuid language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent.create_task(aos_multi_agent.name_of($1), $2, $3, $4) $$;
 
 create or replace function aos_collab.add_comment(conversation_id uuid, content text)
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, $1); return (agent.comment($1, $2)).id; end; $$;

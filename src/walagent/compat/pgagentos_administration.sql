@@ -3,6 +3,7 @@
 -- Act in the tenant of the session as an admin, who may change what a view shows.
 create or replace function aos_auth.enter_as_admin()
     returns text language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter();
@@ -16,6 +17,7 @@ $$;
 -- The name of a principal of the tenant of the session.
 create or replace function aos_auth.name_of(principal_id uuid)
     returns name language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _name name;
@@ -32,6 +34,7 @@ $$;
 -- A token of a principal, which is shown once.
 create or replace function aos_auth.create_token(principal_id uuid, label text default '', expires_at timestamptz default null)
     returns text language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _name constant name := aos_auth.name_of(create_token.principal_id);
@@ -70,6 +73,7 @@ $$;
 
 create or replace function aos_auth.insert_role_grant()
     returns trigger language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform agent.grant_role(aos_auth.name_of(new.principal_id), new.role_key, new.expires_at);
@@ -80,6 +84,7 @@ create or replace trigger insert_role_grant instead of insert on aos_auth.role_g
 
 create or replace function aos_auth.change_role_grant()
     returns trigger language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if tg_op = 'DELETE' or not new.is_active then
@@ -133,6 +138,7 @@ create or replace trigger update_principal instead of update on aos_auth.princip
 
 create or replace function aos_persona.update_persona()
     returns trigger language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter(old.tenant_id);
@@ -148,6 +154,7 @@ create or replace trigger update_persona instead of update on aos_persona.person
 
 create or replace function aos_agent.update_agent()
     returns trigger language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _persona text;
@@ -170,6 +177,7 @@ create or replace trigger update_agent instead of update on aos_agent.agent for 
 
 create or replace function aos_agent.update_conversation()
     returns trigger language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if new.status is distinct from old.status and new.status = 'paused' then
@@ -187,6 +195,7 @@ create or replace trigger update_conversation instead of update on aos_agent.con
 
 create or replace function aos_skills.refuse_skill()
     returns trigger language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     raise exception 'skills are registered by the operator' using errcode = '42501',
@@ -198,18 +207,14 @@ create or replace trigger refuse_skill instead of insert or update or delete on 
 -- Further names.
 
 create or replace function aos_agent.create_agent(name text, persona_id uuid default null, tools text[] default null, config jsonb default null)
-    returns uuid language plpgsql
-as $$
-declare
-    _id uuid;
-begin
-    insert into aos_agent.agent (name, persona_id, tools, config) values ($1, $2, $3, $4) returning agent_id into _id;
-    return _id;
+    returns uuid language sql
+begin atomic
+    insert into aos_agent.agent (name, persona_id, tools, config) values ($1, $2, $3, $4) returning agent_id;
 end;
-$$;
 
 create or replace function aos_agent.start_conversation(agent_id uuid, title text default '')
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _id uuid;
@@ -221,11 +226,13 @@ $$;
 
 create or replace function aos_agent.complete_turn(turn_id bigint, message text)
     returns jsonb language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select aos_agent.finish_turn($1, $2) $$;
 
 -- The thread of a turn.
 create or replace function aos_agent.conversation_of(_turn bigint)
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _thread uuid;
@@ -241,10 +248,12 @@ $$;
 
 create or replace function aos_agent.record_thinking(turn_id bigint, content text)
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin return agent.observe(aos_agent.conversation_of($1), $2); end; $$;
 
 create or replace function aos_agent.record_step(turn_id bigint, step_type text, content jsonb)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     case step_type
@@ -259,6 +268,7 @@ $$;
 
 create or replace function aos_agent.bulk_approve_tools(turn_id bigint, approved boolean default true, note text default null)
     returns integer language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _step  bigint;
@@ -275,18 +285,22 @@ $$;
 
 create or replace function aos_agent.inject_message(conversation_id uuid, message text, message_type text default 'context')
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, $1); return (agent.inject($1, $2, $3)).id; end; $$;
 
 create or replace function aos_agent.override_response(turn_id bigint, message text)
     returns uuid language sql
+    set search_path = pg_catalog, pg_temp
 as $$ select agent.override_response(aos_agent.answer_of($1), $2) $$;
 
 create or replace function aos_agent.add_observation(conversation_id uuid, content text)
     returns uuid language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, $1); return agent.observe($1, $2); end; $$;
 
 create or replace function aos_agent.get_turn_state(turn_id bigint)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter(null, null, $1);
@@ -299,6 +313,7 @@ $$;
 
 create or replace function aos_persona.get_persona_config(persona_id uuid)
     returns jsonb language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     select jsonb_build_object(
                'system_prompt', p.system_prompt, 'traits', p.traits, 'rules', p.rules,
@@ -312,6 +327,7 @@ $$;
 
 create or replace function aos_skills.get_skill_impl(skill_key text, version integer default null)
     returns jsonb language sql
+    set search_path = pg_catalog, pg_temp
 as $$
     select to_jsonb(i) from aos_skills.skill_impl i
      where i.skill_key = $1 and i.enabled and ($2 is null or i.version = $2) order by i.version desc limit 1
@@ -319,6 +335,7 @@ $$;
 
 create or replace function aos_core.get_run_summary(run_id bigint)
     returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter(null, null, $1);
@@ -329,11 +346,13 @@ $$;
 
 create or replace function aos_core.prune_expired_memory()
     returns bigint language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(); return agent.prune_memory(); end; $$;
 
 -- How many runs of a tenant ended before *days* days.  Retention deletes them: that is the operator's.
 create or replace function aos_core.cleanup_old_runs(tenant_id uuid default null, days integer default 30, "delete" boolean default false)
     returns bigint language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform aos_auth.enter($1);

@@ -241,6 +241,7 @@ async def test_each_object_works_and_is_tested(conn: AsyncConnection, dsn: str) 
         "aos_auth.enter",
         "aos_skills.is_granted",
         "aos_agent.answer_of",
+        "aos_agent.inserted_agent",
         "aos_auth.enter_as_admin",
         "aos_auth.name_of",
         "aos_agent.conversation_of",
