@@ -52,11 +52,11 @@ COMMITS = [
     (WORKER, "agent_internal.claim_runs"),
     (WORKER, "agent_internal.record_many"),  # of a reply; tests/integration/runs has it of an end
     (TOOLS, "agent_signed.call_tool"),
-    (WORKER, "commit"),  # of the tool in Python
+    (TOOLS, "commit"),  # of the tool in Python
 ]
 FAST = {
     (INTAKE, "agent_internal.ingest", False),
-    (WORKER, "commit", False),
+    (TOOLS, "commit", False),
     (TOOLS, "agent_signed.call_tool", False),
     (WORKER, "agent_internal.record_many", True),
 }

@@ -293,7 +293,7 @@ async def test_an_idle_slot_is_kept_by_the_standby(
 
 async def doctor(server: OwnServer, place: Place) -> str:
     """What `walagent doctor` says of a server."""
-    asked = await asyncio.to_thread(User(place.folder, server.dsn).types, "doctor")
+    asked = await asyncio.to_thread(User(place.folder, server.dsn).types, "doctor", "--json")
     return asked.out
 
 

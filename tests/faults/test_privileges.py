@@ -293,11 +293,6 @@ LOCKED_OUT = {
         "alter role {runner} connection limit -1",
         "53300",
     ),
-    "read only": (
-        "alter role {runner} set default_transaction_read_only = on",
-        "alter role {runner} reset default_transaction_read_only",
-        "25006",
-    ),
     "no replication": (
         "alter role {reader} noreplication",
         "alter role {reader} replication",
@@ -330,8 +325,6 @@ async def test_a_login_that_is_refused_is_waited_for(r: Roles, case: str) -> Non
         told = [e for e in daemon.events if sqlstate in str(e.get("error"))]
         assert {e["event"] for e in told} & {"reader.waiting", "worker.waiting"}
         await r.do(given)
-        if case == "read only":
-            await r.hang_up()  # what stands was opened while it was on
         await until(conn, ENDED, 2, alive=daemon.is_alive)
         await is_ready(port)
     for item in (1, 2):

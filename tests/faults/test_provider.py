@@ -309,6 +309,7 @@ class Outage:
         trials: how many requests it may see in that time, beside those that were on their way.
         attempts: how many of its attempts a run may lose.
         event: what is logged, once.
+        timeout: seconds that a request may take; a busy machine answers no sooner than it can.
     """
 
     answer: "Answer | None"
@@ -316,6 +317,7 @@ class Outage:
     trials: int
     attempts: int
     event: str
+    timeout: float = 10.0
 
 
 OUTAGES = [
@@ -329,7 +331,9 @@ OUTAGES = [
         Outage(Fault(500), 12, 4, 1, "breaker.opened"), id="failing", marks=pytest.mark.slow
     ),
     pytest.param(
-        Outage(Fault(stall=3600), 12, 4, 1, "breaker.opened"), id="hanging", marks=pytest.mark.slow
+        Outage(Fault(stall=3600), 12, 4, 1, "breaker.opened", timeout=1),
+        id="hanging",
+        marks=pytest.mark.slow,
     ),
     pytest.param(Outage(None, 12, 4, 0, "breaker.opened"), id="gone", marks=pytest.mark.slow),
 ]
@@ -343,7 +347,7 @@ async def test_an_outage_costs_few_requests_and_no_run_and_others_go_on(
     mood = Mood("ok")
     async with FakeProvider(["ok"], latency=0.2) as other, FakeProvider([mood]) as away:
         url, its = url_of(other, "openai"), url_of(away, "openai")
-        agents = [Agent("here"), Agent("away", url=its, timeout=1)]
+        agents = [Agent("here"), Agent("away", url=its, timeout=outage.timeout)]
         await set_scene(place, "openai", url, agents)
         async with working(place, slots=SLOTS) as scene:
             await scene.write("away")

@@ -60,9 +60,12 @@ class Intaker:
         await self._wait_for_slot(conn, checkpoint)
         registry = Registry(await attachments.active_attachments(conn))
         options = StreamOptions(
-            self._settings.slot, publications=PUBLICATIONS, start=checkpoint.end_lsn
+            self._settings.slot,
+            publications=PUBLICATIONS,
+            start=checkpoint.end_lsn,
+            sender_timeout=60,  # one loop reads, ingests and looks whether it is done
         )
-        replication = await connect_replication(self._dsn)
+        replication = await connect_replication(self._dsn, sender_timeout=options.sender_timeout)
         self._conns.append(replication)
         transport = await start_replication(replication, options)
         transactions = PgoutputTransactions(
