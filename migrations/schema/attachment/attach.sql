@@ -11,6 +11,7 @@
 create or replace function agent_internal.attach(_target regclass, _spec jsonb)
     returns bigint
     language plpgsql
+    set standard_conforming_strings = on
 as $$
 declare
     _given jsonb;

@@ -7,6 +7,7 @@ create or replace function agent_internal.parse_spec(_spec text)
     returns jsonb
     language plpgsql
     immutable
+    set standard_conforming_strings = on
 as $$
 declare
     _out   jsonb := '{}';
@@ -77,6 +78,7 @@ create or replace function agent_internal.spec_skip(_spec text, _at integer)
     returns integer
     language sql
     immutable
+    set standard_conforming_strings = on
 as $$ select _at + length(substring(substr(_spec, _at) from '^\s*')) $$;
 
 -- One value from *_at* on: quoted, or unquoted up to one of *_stops*.
@@ -85,6 +87,7 @@ as $$ select _at + length(substring(substr(_spec, _at) from '^\s*')) $$;
 create or replace function agent_internal.spec_value(_spec text, _at integer, _key text, _stops text, out value text, out next integer)
     language plpgsql
     immutable
+    set standard_conforming_strings = on
 as $$
 begin
     if substr(_spec, _at, 1) = '"' then
@@ -125,6 +128,7 @@ create or replace function agent_internal.spec_values(_spec jsonb)
     returns jsonb
     language plpgsql
     stable
+    set quote_all_identifiers = off
 as $$
 declare
     _known constant text[] := (select array_agg(k.key order by k.key) || '{replace}' from agent_internal.attach_keys() k);

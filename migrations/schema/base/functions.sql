@@ -30,6 +30,7 @@ create or replace function agent_internal.check_list(_definition text)
     returns text[]
     language sql
     immutable
+    set standard_conforming_strings = on
 as $$
     select array_agg(replace(m[1], '''''', '''') order by n)
       from regexp_matches(

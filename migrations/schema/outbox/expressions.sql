@@ -4,6 +4,7 @@ create or replace function agent_internal.leads_to_host(_url text)
     returns boolean
     language plpgsql
     immutable
+    set standard_conforming_strings = on
 as $$
 declare
     _host constant text := lower(substring(_url from '^[Hh][Tt][Tt][Pp][Ss]?://(\[[^]]*\]|[^/:?#]*)'));
