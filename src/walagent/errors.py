@@ -18,6 +18,7 @@
         ├── StepTakenError          YIELD_RUN   the step is recorded already
         ├── RunCancelledError       YIELD_RUN   the run was cancelled
         ├── ModelUnavailableError   RETRY       overloaded, timed out, unreachable, truncated
+        │   └── ModelMissingError   RETRY       not in agent.model, or not read yet
         ├── ModelLimitedError       RETRY       429, 503, 529: retried without counting an attempt
         ├── ModelRejectedError      FAIL_RUN    the provider rejects this request permanently
         ├── ModelUnauthorizedError  ASK_PERSON  the credential is missing, invalid or exhausted
@@ -189,6 +190,10 @@ class ModelUnavailableError(WalagentError):
         self.counts = counts
         self.usage = usage
         self.breaker = breaker
+
+
+class ModelMissingError(ModelUnavailableError):
+    """No row of agent.model was found when the registry was last read, or it is not enabled."""
 
 
 class ModelLimitedError(WalagentError):

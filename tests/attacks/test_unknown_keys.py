@@ -102,6 +102,15 @@ CASES: Final = [
     ("role_tool.allowed", GRANT("allowed", "refund_user", '{"amout": [1]}'), "amout", "amount"),
     ("role_tool.denied", GRANT("denied", "refund_user", '{"amout": true}'), "amout", "amount"),
     ("role_tool.denied", GRANT("denied", "web_search", '{"qery": true}'), "qery", "query"),
+    ("role_tool.tool", GRANT("denied", "refnd_user", "{}"), "refnd_user", "refund_user"),
+    ("role_tool.tool", GRANT("denied", "web_serch", '{"query": true}'), "web_serch", "web_search"),
+    (
+        "role_tool.tool",
+        "insert into agent.role_tool (role, tool) values ('agent', 'refund_user');"
+        " update agent.role_tool set tool = 'refund_usr'",
+        "refund_usr",
+        "refund_user",
+    ),
     ("attachment.bind", ATTACH("bind=[ticket=id]"), "ticket", "ticket_id"),
     ("agent.attach(bind)", NAMED("bind", '{"ticket": "id"}'), "ticket", "Known"),
     ("agent.attach", ATTACH("let_out=[refund_user]"), "let_out", "lets_out"),
@@ -211,6 +220,7 @@ async def test_each_json_that_a_person_writes_is_known_here(conn: AsyncConnectio
         "agent.attach",
         "agent.attach_to_threads",
         "agent.attach_worker",
+        "role_tool.tool",  # a name, and no JSON
     }
 
 

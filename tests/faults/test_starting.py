@@ -18,8 +18,8 @@ ENDED = "select exists (select from agent.run where agent_internal.is_final(stat
 
 
 @pytest.mark.parametrize("command", ["run", "serve worker"])
-async def test_the_first_connection_of_each_part_is_cut(place: Place, command: str) -> None:
-    """And the process goes on, whichever part it was."""
+async def test_connections_of_each_part_are_cut(place: Place, command: str) -> None:
+    """Each step of the start opens its own: the process goes on, whichever it was."""
     if command == "run":
         await set_up(place)
     else:

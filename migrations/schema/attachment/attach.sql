@@ -13,6 +13,7 @@ create or replace function agent_internal.attach(_target regclass, _spec jsonb, 
     returns bigint
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 declare
     _given jsonb;

@@ -6,6 +6,7 @@ create or replace function agent_internal.warn_of_code(_relation regclass, _run_
     language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 declare
     _code record;

@@ -89,6 +89,7 @@ create or replace function agent_internal.compile_condition(
     language plpgsql
     set search_path = pg_catalog, pg_temp
     set standard_conforming_strings = on
+    set standard_conforming_strings = on
 as $$
 declare
     _statement constant text := format('create temporary view walagent_condition as select from %s as new, %s as old where (%s)',
@@ -188,6 +189,7 @@ create or replace function agent_internal.row_filter(_relation regclass, _condit
     set search_path = pg_catalog, pg_temp
     set datestyle = 'ISO, MDY'
     set intervalstyle = 'postgres'
+    set standard_conforming_strings = on
     set standard_conforming_strings = on
 as $$
 declare

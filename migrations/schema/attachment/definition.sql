@@ -213,6 +213,8 @@ create or replace function agent_internal.define(_attachment agent.attachment)
     returns jsonb
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set intervalstyle = 'postgres'
+    set quote_all_identifiers = off
 as $$
 declare
     _agent agent.agent;
@@ -330,6 +332,7 @@ create or replace function agent_internal.checked_attachment(_op text, old agent
     returns agent.attachment
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set quote_all_identifiers = off
 as $$
 declare
     _same boolean := false;

@@ -8,6 +8,7 @@ create or replace function agent_internal.parse_spec(_spec text)
     language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 declare
     _out   jsonb := '{}';
@@ -87,6 +88,7 @@ create or replace function agent_internal.spec_value(_spec text, _at integer, _k
     language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 begin
     if substr(_spec, _at, 1) = '"' then
@@ -128,6 +130,7 @@ create or replace function agent_internal.spec_values(_spec jsonb)
     language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set quote_all_identifiers = off
 as $$
 declare
     _known constant text[] := (select array_agg(k.key order by k.key) || '{replace}' from agent_internal.attach_keys() k);

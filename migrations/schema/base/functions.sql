@@ -31,6 +31,7 @@ create or replace function agent_internal.check_list(_definition text)
     language sql
     immutable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
     select array_agg(replace(m[1], '''''', '''') order by n)
       from regexp_matches(

@@ -112,6 +112,7 @@ create or replace function agent_internal.denied_right(_kind text, _name text, _
     stable
     security definer
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
     select (select pg_get_userbyid(n.nspowner) from pg_namespace n
              where n.nspname = 'agent_internal'

@@ -22,6 +22,7 @@ create or replace function agent_internal.json_schema_of(_type oid, _typmod inte
     language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set quote_all_identifiers = off
 as $$
 declare
     _t pg_catalog.pg_type;
@@ -71,6 +72,7 @@ create or replace function agent_internal.column_schema(_relation regclass, _col
     language sql
     stable
     set search_path = pg_catalog, pg_temp
+    set quote_all_identifiers = off
 as $$
     select case when a.attnotnull or t.typnotnull then s.schema else agent_internal.or_null(s.schema) end
       from pg_catalog.pg_attribute a
@@ -156,6 +158,7 @@ create or replace function agent_internal.json_columns(_relation regclass)
     language sql
     stable
     set search_path = pg_catalog, pg_temp
+    set quote_all_identifiers = off
 as $$
     with recursive held (name, type) as (
         select attname, atttypid from pg_catalog.pg_attribute
@@ -256,6 +259,7 @@ create or replace function agent_internal.column_types(_relation oid, _names tex
     language sql
     stable
     set search_path = ''
+    set quote_all_identifiers = off
 as $$
     with recursive wanted (n, name, type, now, attcollation) as (
         select w.n, w.name, coalesce(nullif(w.type, 0), a.atttypid), a.atttypid, a.attcollation
@@ -315,6 +319,7 @@ create or replace function agent_internal.json_schema_of(_url text, _http jsonb)
     language sql
     immutable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
     with texts (text) as (
         select _url

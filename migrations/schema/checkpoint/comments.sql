@@ -29,7 +29,7 @@ comment on table agent.gap_choice is 'What was chosen for the rows of a gap, by 
 comment on column agent.gap_choice.gap_id is 'Gap ID';
 comment on column agent.gap_choice.attachment_id is 'Attachment ID';
 comment on column agent.gap_choice.attachment is 'Name of the attachment at the time of the choice';
-comment on column agent.gap_choice.choice is 'skip: no runs; since: runs for rows whose column has this time or a later one; all: runs for every row';
+comment on column agent.gap_choice.choice is 'skip: no runs; since: runs for rows whose column has this time or a later one; all: runs for every row; turns: of an agent in threads, where it has not answered';
 comment on column agent.gap_choice.column_name is 'since: column with the time of the last change of a row';
 comment on column agent.gap_choice.since is 'Rows with this time or a later one in the column were checked';
 comment on column agent.gap_choice.rows is 'Number of checked rows';

@@ -36,7 +36,7 @@ create table agent.gap_choice (
     gap_id        bigint not null references agent.gap on delete cascade,
     attachment_id bigint not null,
     attachment    text not null,
-    choice        text not null check (choice in ('skip', 'since', 'all')),
+    choice        text not null check (choice in ('skip', 'since', 'all', 'turns')),
     column_name   name,
     since         timestamptz,
     rows          bigint,

@@ -65,6 +65,7 @@ create or replace function agent_internal.check_base_url()
     returns trigger
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 begin
     if new.base_url !~ '^https?://([^/?#[:space:]]*@)?(\[[0-9A-Fa-f:.]+\]|[^/?#@:[:space:]]+)(:[0-9]{1,5})?(/[^[:space:]]*)?$' then

@@ -5,6 +5,7 @@ create or replace function agent_internal.leads_to_host(_url text)
     language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 declare
     _host constant text := lower(substring(_url from '^[Hh][Tt][Tt][Pp][Ss]?://(\[[^]]*\]|[^/:?#]*)'));

@@ -18,6 +18,7 @@ create or replace function agent_internal.open_link(_token text, out link agent.
     stable
     security definer
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 begin
     if _token ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[0-9a-f]{64}$' then

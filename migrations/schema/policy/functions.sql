@@ -240,6 +240,7 @@ create or replace function agent_internal.check_egress(_tenant text, _url text, 
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 declare
     _parts   constant text[] := regexp_match(_url, '^(https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::([0-9]{1,5}))?([/?].*)?$');

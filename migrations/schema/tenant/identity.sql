@@ -233,6 +233,7 @@ create or replace function agent_internal.asking(_role name, out login name, out
     stable
     security definer
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 declare
     _me    constant record := agent_internal.identity();

@@ -382,6 +382,25 @@ as $$
      where s is not null
 $$;
 
+-- The names, as models use them, of registered tools, of functions of the application, and of what agents of the tenant have.
+create or replace function agent_internal.names_of_tools(_tenant text)
+    returns text[]
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select array_agg(name order by name) from (
+        select t.name from agent.tool t where t.scope in ('', _tenant)
+        union
+        select agent_internal.tool_name(f.name)
+          from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+               cross join lateral unnest(array[p.proname::text, format('%s.%s', n.nspname, p.proname)]) f (name)
+         where p.prokind = 'f' and (n.nspname, f.name) is distinct from ('agent', p.proname) and n.nspname !~ '^(pg_|information_schema$|agent_(internal|call|signed)$)'
+           and not exists (select from pg_depend d where d.objid = p.oid and d.deptype = 'e')
+        union
+        select agent_internal.tool_name(t.name) from agent.agent a cross join unnest(a.tools) t (name) where a.tenant = _tenant) known (name)
+$$;
+
 create or replace function agent_internal.check_role_tool()
     returns trigger
     language plpgsql
@@ -389,11 +408,17 @@ create or replace function agent_internal.check_role_tool()
 as $$
 declare
     _known text[];
+    _names text[];
 begin
     if not agent.has_role('admin') then
         raise exception 'principal "%" may not change grants', agent.current_principal()
             using errcode = '42501', hint = 'A principal needs the role admin.';
     elsif tg_op <> 'DELETE' then
+        _names := agent_internal.names_of_tools(new.tenant);
+        if new.tool <> all (_names) then
+            raise exception 'there is no tool "%"', new.tool using errcode = 'WA010', hint = agent_internal.suggest(new.tool, _names)
+                || ' Tools over HTTP and MCP are known after walagent apply, those in Python after walagent run.';
+        end if;
         _known := agent_internal.arguments_of_tool(new.tenant, new.tool);
     end if;
     if _known is not null then

@@ -35,6 +35,7 @@ create or replace function agent_internal.function_tool(_function regprocedure)
     language plpgsql
     stable
     set search_path = ''
+    set quote_all_identifiers = off
 as $$
 declare
     _p pg_catalog.pg_proc;
@@ -301,6 +302,7 @@ create or replace function agent_internal.check_http_tool()
     returns trigger
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 declare
     _known constant text[] := '{method,headers,body,idempotency_header,max_bytes}';

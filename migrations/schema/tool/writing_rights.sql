@@ -7,6 +7,7 @@ create or replace function agent_internal.writing_rights(_role name)
     language sql
     stable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
     with recursive me (oid) as (
         -- The role itself, and those whose rights it has or can assume.

@@ -497,6 +497,7 @@ create or replace function agent_internal.dot_quote(_text text)
     language sql
     immutable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$ select '"' || replace(replace(replace(_text, '\', '\\'), '"', '\"'), E'\n', '\n') || '"' $$;
 
 -- Remove a workflow.  Raises WA025 if runs of it have not ended.

@@ -1,12 +1,11 @@
 """Prepare the process: its limits, who may read its memory, and waiting for the database."""
 
-import ctypes
 import resource
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
+from walagent.base.private import close_process
 from walagent.base.retries import of, repeat
 from walagent.errors import DatabaseLostError
 from walagent.telemetry.log import log
@@ -14,20 +13,11 @@ from walagent.telemetry.log import log
 T = TypeVar("T")
 
 
-_PR_SET_DUMPABLE = 4
-
-
 def prepare_process() -> None:
-    """Raise the limit of open files, and close memory and environment to other processes.
-
-    They have keys and passwords, which a program that this one starts, such as an MCP server, could
-    read in /proc as the same user; and a core file would have them.
-    """
+    """Raise the limit of open files, and close memory and environment to other processes."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    close_process()
 
 
 async def once_reached(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -38,7 +38,7 @@ def check_choice(candidate: ResyncCandidate, choice: GapChoice) -> None:
         raise ConfigError(
             f'"{choice}" cannot be chosen for {name}: an agent in threads takes a turn where it has'
             " not answered",
-            hint=f"Use --attachment {name}=skip.",
+            hint="Leave it out; --default is for the other attachments.",
         )
     if not candidate.has_table:
         raise ConfigError(

@@ -111,10 +111,10 @@ class _Rows:
 
     async def carry_out(self, candidate: ResyncCandidate) -> ChoiceResult:
         """Apply the choice for one attachment."""
-        choice = self._plan.choices.get(candidate.name, SKIP)
         if candidate.in_threads:
             turns = await resyncing.insert_turns(self._conn, candidate.id, self._renewal.generation)
-            return ChoiceResult(candidate.id, candidate.name, choice, runs=turns)
+            return ChoiceResult(candidate.id, candidate.name, GapChoice("turns"), runs=turns)
+        choice = self._plan.choices.get(candidate.name, SKIP)
         match choice.kind, self._span():
             case "all", _:
                 await resyncing.replace_backfills(self._conn, candidate.id)

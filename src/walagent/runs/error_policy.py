@@ -11,6 +11,7 @@ from walagent.errors import (
     ConflictError,
     DatabaseLostError,
     ModelLimitedError,
+    ModelMissingError,
     ModelUnauthorizedError,
     ModelUnavailableError,
     Next,
@@ -70,7 +71,10 @@ def outcome_of(
     outcome = _outcome_of(error, claim)
     if attended and not isinstance(error, WalagentError) and outcome.state is not None:
         outcome = Outcome(RunState.FAILED, outcome.reason)
-    is_innocent = stood_still or (not begun and isinstance(error, DatabaseLostError))
+    is_unsent = isinstance(error, ModelMissingError) or (
+        not begun and isinstance(error, DatabaseLostError)
+    )
+    is_innocent = stood_still or is_unsent
     if is_innocent and claim.lease <= _STOOD_STILL and getattr(error, "next", None) is Next.RETRY:
         outcome = _excused(outcome, claim)
     if outcome.pause and not (claim.attachment_id or attended):  # pending, it would be claimed

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from walagent.errors import (
     ConfigError,
+    ModelMissingError,
     ModelUnauthorizedError,
-    ModelUnavailableError,
     PreconditionError,
 )
 from walagent.message import ModelSpec, label_of
@@ -49,7 +49,7 @@ class Models:
         A model whose key was refused is created again: the key might have changed.
 
         Raises:
-            ModelUnavailableError: it was not in the registry, or not enabled, when that was last
+            ModelMissingError: it was not in the registry, or not enabled, when that was last
                 read; a row that was just added is found at the next attempt.
             ModelUnauthorizedError: its credential is not set, or it cannot be built as it is
                 configured: every run would fail.
@@ -57,7 +57,7 @@ class Models:
         label = self.label(name, tenant)
         spec = self._specs.get(label)
         if spec is None or not spec.enabled or spec.tenant not in {"", tenant}:
-            raise ModelUnavailableError(f'model "{name}" is not in agent.model, or not enabled')
+            raise ModelMissingError(f'model "{name}" is not in agent.model, or not enabled')
         made = self._made.get(label)
         if made is not None and not made.refused:
             return made

@@ -29,7 +29,7 @@ class Gap:
 class GapChoice:
     """The choice for the rows of a gap."""
 
-    kind: str  # skip, since or all
+    kind: str  # skip, since or all; turns: nobody chooses what an agent in threads takes up
     column: str | None = None  # of since: the column with the time of a row's last change
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, CallToolResult, Implementation
 
 from walagent import __version__
+from walagent.base.private import close_process
 from walagent.domain.tool_spec import Effect, Tool
 from walagent.domain.untrusted import without_control
 from walagent.errors import ToolFailedError
@@ -225,6 +226,7 @@ async def _list(client: Client, spec: ServerSpec) -> dict[str, Offered]:
 async def _connected(spec: ServerSpec, may_quote: Callable[[], bool]) -> AsyncGenerator[Client]:
     us = Implementation(name="walagent", version=__version__)
     if spec.command:
+        close_process()
         program, *arguments = spec.command
         started = StdioServerParameters(
             command=program,

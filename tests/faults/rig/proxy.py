@@ -9,6 +9,7 @@ Source: PostgreSQL docs, 55.7 Message Formats.
 import asyncio
 import re
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -121,7 +122,8 @@ class Proxy:
         self.piece = _CHUNK
         self.dropped = 0  # replies and requests
         self._cuts = list[int]()  # of links to come: the bytes after which each is cut
-        self.refused: set[str] | None = None  # parts whose first link was cut, if all are to be
+        self.refused: set[str] | None = None  # parts whose first and third links are cut
+        self._links_of = Counter[str]()
         self.links_cut = 0
         self.answers_cut = 0  # of an HTTP server: a cut between two loses nothing
 
@@ -283,7 +285,8 @@ class Proxy:
         match kind:
             case b"":
                 link.part = _part(body)
-                if self.refused is not None and link.part not in self.refused:
+                self._links_of[link.part] += 1
+                if self.refused is not None and self._links_of[link.part] in {1, 3}:
                     self.refused.add(link.part)
                     link.cut()
             case b"P":

@@ -560,7 +560,7 @@ def test_a_tool_must_be_one_that_can_be_shown(
 
 
 @pytest.mark.parametrize(
-    ("server", "why"),
+    ("settings", "why"),
     [
         ({"tools": {"a": None}}, "requires either"),
         ({"command": ["x"], "url": "http://x", "tools": {}}, "requires either"),
@@ -572,7 +572,7 @@ def test_a_tool_must_be_one_that_can_be_shown(
         ({"url": "http://x", "tools": {"a": {"effect": "read"}}}, "unsafe"),
     ],
 )
-def test_what_is_wrong_with_a_server_is_said(server: dict[str, Json], why: str) -> None:
+def test_what_is_wrong_with_a_server_is_said(settings: dict[str, Json], why: str) -> None:
     """Before anything is started."""
     with pytest.raises(ValueError, match=why):
-        Config.model_validate({"mcp_servers": {"desk": server}})
+        Config.model_validate({"mcp_servers": {"desk": settings}})

@@ -458,6 +458,8 @@ async def test_an_agent_in_threads_answers_what_was_posted_in_the_gap(
         with pytest.raises(ConfigError, match="takes a turn where it has not answered"):
             await make_good(conn, dsn, GapPlan({"bot": choice}))
     await make_good(conn, dsn, GapPlan())
+    recorded = "select attachment, choice, runs from agent.gap_choice"
+    assert await rows(conn, recorded) == [("bot", "turns", 1)]
     made = "select kind, principal, state::text from agent.run where reason = 'backfill'"
     assert await rows(conn, made) == [("turn", "bot", "pending")]
     async with daemon(conn, dsn, ["Second."]) as d:

@@ -258,6 +258,8 @@ async def test_grants_fail_closed(
     held, allowed, denied, arguments, granted = grant
     await run_all(
         conn,
+        "create function pay(ticket_id bigint, amount numeric, o jsonb) returns text language sql"
+        " as $$ select 'paid' $$;"
         "insert into agent.principal (tenant, name) values ('default', 'ann'), ('default', 'boss');"
         "insert into agent.role_grant (tenant, principal, role, granted_by) values"
         " ('default', 'ann', 'viewer', 'x'), ('default', 'boss', 'admin', 'x')",

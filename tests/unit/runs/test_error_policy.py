@@ -13,6 +13,7 @@ from walagent.errors import (
     LeaseLostError,
     LimitReachedError,
     ModelLimitedError,
+    ModelMissingError,
     ModelRejectedError,
     ModelUnauthorizedError,
     ModelUnavailableError,
@@ -93,6 +94,16 @@ def test_what_failed_because_we_stood_still_costs_no_attempt() -> None:
     assert outcome_of(error, often, stood_still=True).state is RunState.DEAD
     never = ModelRejectedError("no such model")
     assert outcome_of(never, FIRST, stood_still=True).state is RunState.FAILED
+
+
+def test_a_model_that_was_just_added_costs_no_attempt() -> None:
+    """The worker reads the registry every few seconds; a model that never comes is an end."""
+    error = ModelMissingError('model "m" is not in agent.model')
+    for held in (FIRST, LAST):
+        outcome = outcome_of(error, held)
+        assert (outcome.state, outcome.refund) == (RunState.WAITING_RETRY, True)
+        assert outcome.delay >= 1
+    assert outcome_of(error, replace(LAST, lease=11)).state is RunState.DEAD
 
 
 def test_a_bug_of_ours_is_named_by_its_class() -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 import click
 
 from walagent.app.serve import Hooks, serve
+from walagent.app.startup import once_reached
 from walagent.app.sync import LiveSync
 from walagent.cli.serve.serving import prepared
 from walagent.cli.session import CliSession
+from walagent.config.dsn import Places
 from walagent.console.files import read_built
 from walagent.console.site import ConsoleSite
 from walagent.demo.model import ModelChoice
@@ -65,8 +67,12 @@ async def _play(session: CliSession, model: ModelChoice, assets: Path | None) ->
         return {"/v1": app, "/": app}  # nothing of the console: its pages are not for guests
 
     async with prepared(session) as places:
-        async with session.connect(places) as conn:
-            session = await session.with_slot(conn)
-            await prepare(conn, model)
+        session = await once_reached(lambda: _installed(session, places, model))
         hooks = Hooks(lambda: ready("reader"), listening, mount)
         await serve(session.config, places, hooks)
+
+
+async def _installed(session: CliSession, places: Places, model: ModelChoice) -> CliSession:
+    async with session.connect(places) as conn:
+        await prepare(conn, model)
+        return await session.with_slot(conn)

@@ -40,8 +40,7 @@ async def follow(
     """
     configure_log(session.config)
     async with prepared(session) as places:
-        async with session.connect(places) as conn:
-            session = await session.with_slot(conn)
+        session = await once_reached(lambda: with_slot(session, places))
         again = _Again(where, session, places, applying=applying)
         await once_reached(again.apply)
         listening = await _console_link(session, places, link=link, page=page)
@@ -149,6 +148,12 @@ async def prepared(session: CliSession) -> AsyncGenerator[Places]:
     async with session.places(create=True) as places:
         await once_reached(lambda: _prepare(session, places))
         yield places
+
+
+async def with_slot(session: CliSession, places: Places) -> CliSession:
+    """Return the session with the slot that the database has, if none is named."""
+    async with session.connect(places) as conn:
+        return await session.with_slot(conn)
 
 
 async def _prepare(session: CliSession, places: Places) -> None:

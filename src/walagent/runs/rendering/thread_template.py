@@ -17,6 +17,7 @@ from typing import Final
 import orjson
 
 from walagent.base.extras import install_hint
+from walagent.base.private import close_process
 from walagent.domain.thread import ThreadView
 from walagent.errors import PreconditionError
 from walagent.message import Json
@@ -44,6 +45,7 @@ async def render_template(template: str, view: ThreadView, seconds: float = _SEC
         raise PreconditionError(
             "templates of contexts need Jinja", hint=f"Run: {install_hint('walagent[templates]')}"
         )
+    close_process()
     request = orjson.dumps({"template": template, "seconds": seconds, "thread": shown(view)})
     process = await asyncio.create_subprocess_exec(
         sys.executable,

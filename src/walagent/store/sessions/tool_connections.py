@@ -7,6 +7,8 @@ again.
 """
 
 import hashlib
+import hmac
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -56,6 +58,7 @@ _TRANSACTION: Final = (
 )
 # Created or changed by another process at the same moment.
 _RACES: Final = ("42710", "23505", "XX000")
+_ITERATIONS: Final = 4096  # as libpq
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +213,8 @@ async def ensure_login(conn: Connection, login: ToolsLogin | None = None) -> str
         "" if it was done; else the statement that this role lacks the privilege for.
     """
     login = login or await read_login(conn)
-    # With an algorithm, libpq does not ask the server, which would block the event loop.
-    verifier = conn.pgconn.encrypt_password(
-        login.password.encode(), login.name.encode(), b"scram-sha-256"
-    ).decode()
+    salt = _signature(login.key, f"salt {login.name}".encode())[:16]
+    verifier = verifier_of(login.password, salt)
     made = sql.SQL("{} role {} login password {}").format(
         sql.SQL("alter" if login.exists else "create"),
         sql.Identifier(login.name),
@@ -228,6 +229,22 @@ async def ensure_login(conn: Connection, login: ToolsLogin | None = None) -> str
             raise
         return made.as_string()
     return ""
+
+
+def verifier_of(password: str, salt: bytes) -> str:
+    """Return what PostgreSQL stores of a password in ASCII.
+
+    libpq would choose another salt each time, and so print another statement.
+
+    Source: RFC 5803; PostgreSQL docs, pg_authid.
+    """
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, _ITERATIONS)
+    client, server = (
+        hmac.digest(salted, text, "sha256") for text in (b"Client Key", b"Server Key")
+    )
+    stored = hashlib.sha256(client).digest()
+    salt_, stored_, server_ = (b64encode(each).decode() for each in (salt, stored, server))
+    return f"SCRAM-SHA-256${_ITERATIONS}:{salt_}${stored_}:{server_}"
 
 
 @asynccontextmanager
