@@ -317,7 +317,7 @@ class Outage:
     trials: int
     attempts: int
     event: str
-    timeout: float = 10.0
+    timeout: int = 10
 
 
 OUTAGES = [

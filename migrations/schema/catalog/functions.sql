@@ -195,6 +195,7 @@ create or replace function agent_internal.path_of(_schemas name[])
     language sql
     immutable
     set search_path = pg_catalog, pg_temp
+    set quote_all_identifiers = off
 as $$ select coalesce(string_agg(quote_ident(s), ', ' order by n), '') from unnest(_schemas) with ordinality as x (s, n) $$;
 
 -- The relation of a name in these schemas, or NULL.
