@@ -46,6 +46,7 @@ _READ_AT_START = ("LANG", "LC_", "LD_", "PYTHON")  # by the interpreter, or befo
 _PR_SET_PDEATHSIG, _CLONE_NEWNET = 1, 0x40000000
 _LARGEST = 1 << 20  # bytes of a request
 _DESCRIPTORS = 4
+_STARTING = threading.Lock()  # two threads would start two parents, and drop one with its children
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
@@ -104,7 +105,9 @@ class Forked:
         ours, theirs = os.pipe()
         self._reports = os.fdopen(ours, "rb", buffering=0)
         try:
-            socket.send_fds(_parent(), [json.dumps(request).encode()], [*streams, theirs])
+            with _STARTING:
+                parent = _parent()
+            socket.send_fds(parent, [json.dumps(request).encode()], [*streams, theirs])
         finally:
             os.close(theirs)
         self.pid = self._report()
