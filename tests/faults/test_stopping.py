@@ -23,7 +23,7 @@ ENDED = "select (select count(*) from agent.run where agent_internal.is_final(st
 ASKING = "select count(*) = 3 from agent.run where state = 'running'"
 LEFT = "select count(*) from agent.run where state = 'running'"
 STATES = "select state, attempt, count(*) from agent.run group by 1, 2 order by 1, 2"
-LOST_ATTEMPTS = "select id, attempt, last_error, state from agent.run where attempt <> 1"
+LOST_ATTEMPTS = "select id, attempt, error, state from agent.run where attempt <> 1"
 AT_ONCE = 5.0  # seconds; a drain would take 10, the model's answer 60
 WRITE = """
 with new as (insert into item select n, 1 from generate_series(1, 3) n returning id, version)

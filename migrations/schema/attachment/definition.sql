@@ -213,7 +213,6 @@ create or replace function agent_internal.define(_attachment agent.attachment)
     returns jsonb
     language plpgsql
     set search_path = pg_catalog, pg_temp
-    set intervalstyle = 'postgres'
     set quote_all_identifiers = off
 as $$
 declare
@@ -298,7 +297,7 @@ begin
         when _agent.tool_choice not in ('auto', 'required') then 'after_call'
         when 'update_row' = any (_names) and _names <@ '{update_row,do_nothing}' then 'after_call'
         else 'answer' end);
-    return to_jsonb(_attachment) - '{paused,paused_reason,paused_by,attached_at,source,definition}'::text[]
+    return to_jsonb(_attachment) - '{paused,paused_reason,paused_by,attached_at,source,definition,debounce,approval_ttl}'::text[]
         - case when to_jsonb(_attachment) -> 'turns' = 'null' then 'turns' else '' end || jsonb_build_object(
         'relation_oid', _attachment.relation::oid::bigint,
         'schema', (select nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
