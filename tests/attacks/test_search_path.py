@@ -77,6 +77,19 @@ async def test_no_function_uses_the_operators_of_its_caller(conn: AsyncConnectio
         assert re.fullmatch(r"    new := \w+\.\w+\([^()]*pg_catalog\.\w+\(false\)\);", lines[2])
 
 
+async def test_a_function_that_takes_its_callers_path_gives_it_back(conn: AsyncConnection) -> None:
+    """Until then it is that of the caller, which can have a set_config of its own."""
+    await install_pgagentos(conn)
+    bodies = await rows(
+        conn,
+        f"select oid::regprocedure::text, prosrc from pg_proc where pronamespace in {OURS}"
+        " and prosrc like '%set_config(''search_path''%'",
+    )
+    assert bodies
+    bare = re.compile(r"(?<!pg_catalog\.)set_config\('search_path', 'pg_catalog, pg_temp'")
+    assert [name for name, body in bodies if bare.search(str(body))] == []
+
+
 async def test_nobody_is_trapped_by_names_on_the_search_path(conn: AsyncConnection) -> None:
     """Each function is called where operators and functions of others come first."""
     await install_pgagentos(conn)

@@ -60,8 +60,8 @@ declare
     _type regtype := case _use when 'context' then 'text' else 'boolean' end;
 begin
     perform set_config('search_path', concat_ws(', ', 'pg_catalog', nullif(_path, ''), 'pg_temp'), true);
-    _oid := to_regprocedure(_name || '(uuid, bigint)');
-    perform set_config('search_path', 'pg_catalog, pg_temp', true);
+    _oid := pg_catalog.to_regprocedure(_name || '(uuid, bigint)');
+    perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     if _oid is null then
         raise exception '%: function %(uuid, bigint) does not exist', _use, _name using errcode = 'WA013',
             hint = 'It gets the thread and the number of the event that the agent has seen last.';

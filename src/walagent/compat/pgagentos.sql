@@ -318,7 +318,7 @@ begin
     -- As pgAgentOS does: its agents search the web and their documents.
     perform set_config('search_path', agent_internal.path_of(_schemas), true);
     perform agent.attach_worker(new.name, lets_out => '{web_search}');
-    perform set_config('search_path', 'pg_catalog, pg_temp', true);
+    perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     new.agent_id := aos_meta.id_of('agent', agent.current_tenant(), new.name);
     return new;
 end;
