@@ -46,7 +46,12 @@ begin
          where b.pubname = 'walagent' and p.problem is not null
     loop
         begin
+            -- Who resumes an attachment waits here, and then publishes the updates again.
+            perform from agent_internal.requested_table t where t.relation = _found.relation for update nowait;
             execute format('alter publication walagent drop table only %s', _found.relation);
+            if agent_internal.identity_problem(_found.relation) is null then
+                raise lock_not_available;  -- mended since it was read: undo
+            end if;
             begin
                 execute format('alter publication walagent_inserts add table only %s', _found.relation);
                 perform agent_internal.record_published(_found.relation, _found.entry);

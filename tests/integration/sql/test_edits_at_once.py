@@ -97,3 +97,33 @@ async def test_who_creates_second_reads_that_it_exists(conn: AsyncConnection, ds
             other = asyncio.create_task(refused(two, REPLACE("c"), state="WA013"))
             await until(conn, WAITS, two.info.backend_pid)
         assert 'agent "c" was created meanwhile by another transaction' in str(await other)
+
+
+@pytest.mark.parametrize("steps", ["mend, resume", "mend"])
+async def test_who_resumes_while_the_reader_looks_at_identities_is_not_paused_again(
+    conn: AsyncConnection, dsn: str, steps: str
+) -> None:
+    """It had read that the table has none, and waits for the transaction that mends it."""
+    await run_all(conn, DESK)
+    await attach(conn, "name=desk, tools=[refund_user], on=[insert, update]")
+    await run_all(
+        conn,
+        "alter table support_tickets replica identity nothing; select agent.pause('desk')",
+    )
+    async with session(dsn) as mender, session(dsn) as reader:
+        async with mender.transaction():
+            await run_all(mender, "alter table support_tickets replica identity full")
+            if "resume" in steps:
+                await mender.execute("select agent.resume('desk')")
+            look = asyncio.create_task(
+                rows(reader, "select * from agent_internal.check_identities()")
+            )
+            await asyncio.wait({look}, timeout=0.2)  # it waits for 0.5 s
+        assert await look == []
+    await conn.execute("select agent.resume('desk')")
+    assert not await value(conn, "select paused from agent.attachment")
+    assert await value(
+        conn,
+        "select array_agg(pubname::text) = '{walagent}' from pg_publication_tables"
+        " where tablename = 'support_tickets'",
+    )
