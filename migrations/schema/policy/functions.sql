@@ -18,15 +18,16 @@ begin
 end;
 $$;
 
--- Whether the caller may change what a role has decided.  Of a role that is gone: only the owner of the schema.
+-- Whether the caller may change what a role has decided: its members, and who could change this function.
 create or replace function agent_internal.may_overrule(_role name)
     returns boolean
     language sql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select pg_has_role(current_user, coalesce((select r.oid from pg_roles r where r.rolname = _role),
-                                              (select n.nspowner from pg_namespace n where n.nspname = 'agent_internal')), 'member')
+    select bool_or(pg_has_role(current_user, r.oid, 'member'))
+      from pg_roles r
+     where r.rolname = _role or r.oid = (select n.nspowner from pg_namespace n where n.nspname = 'agent_internal')
 $$;
 
 -- Who deletes a policy could have changed it.

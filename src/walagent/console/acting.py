@@ -21,11 +21,8 @@ from walagent.http.signed_tokens import FindIdentity
 from walagent.message import Json
 from walagent.store.sessions.acting import identity_of_token
 
-# Compiling the policies of all tables that a query reads takes seconds.
 # A lock is somebody else's: who waits for it has a place that others need.
-_LOCAL: Final = (
-    b"set local statement_timeout = '20s'; set local lock_timeout = '2s'; set local jit = off"
-)
+_LOCAL: Final = b"set local statement_timeout = '20s'; set local lock_timeout = '2s'"
 _KNOWN: Final = 60.0  # seconds for which a token counts as a principal's, for its shares alone
 _MOST_KNOWN: Final = 10_000
 

@@ -84,7 +84,6 @@ class Outlet:
             settings={
                 "lock_timeout": lock,
                 "row_security": "on",
-                "jit": "off",
                 "extra_float_digits": "1",
                 "timezone": self._zone,
             },

@@ -26,6 +26,7 @@ T = TypeVar("T")
 _COST: Final = re.compile(r"\(cost=[\d.]+\.\.([\d.]+) rows=\d+ width=\d+\)$")
 _BATCH: Final = 50  # rows per fetch
 _TEXT: Final = 25  # OID of type text
+_IDLE: Final = 5000  # ms that the client may add to a statement's: it has other work
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +225,9 @@ class _RolledBack:
             "search_path": guard.search_path,
             "statement_timeout": str(round(limits.seconds * 1000)),
             "lock_timeout": str(round(limits.lock_seconds * 1000)),
-            "idle_in_transaction_session_timeout": str(round(limits.seconds * 2000)),
+            "idle_in_transaction_session_timeout": str(round(limits.seconds * 1000 + _IDLE)),
             "standard_conforming_strings": "on",
             "row_security": "on",
-            "jit": "off",
             "client_min_messages": "error",
             # Values are parsed from their text, so the text must be exact and in one format.
             "datestyle": "ISO",

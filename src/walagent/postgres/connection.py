@@ -33,7 +33,7 @@ _DEFAULTS: Final[Mapping[str, int]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,  # milliseconds that sent bytes can stay unacknowledged
 }
-# Whatever a database or role sets, our statements mean the same and live as long as they need.
+# Whatever a database or role sets, our statements mean the same, and live as long as they need.
 # What the connection string asks for comes between the two: it can set timeouts.
 LIFETIMES: Final = {
     "statement_timeout": "0",
@@ -61,6 +61,7 @@ MEANINGS: Final = {
     "check_function_bodies": "on",
     "client_min_messages": "notice",
     "plan_cache_mode": "auto",
+    "jit": "off",  # to compile the policies and views that a statement reads takes seconds
 }
 # The server's keepalives: seconds of silence before the first, between two, and their number; 25 s
 # in all, less than a lease.  Its default is two hours, for which an open transaction holds locks.

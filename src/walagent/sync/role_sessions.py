@@ -42,7 +42,6 @@ _PATH: Final = "pg_catalog, public, pg_temp"
 _WRITE: Final = "; ".join([
     "set local search_path = pg_catalog",
     "set local statement_timeout = '20s'",
-    "set local jit = off",  # with the policies of many tables, compiling takes seconds
     *(f"set local {name} = '{value}'" for name, value in TEXT_FORMS.items()),
 ])  # fmt: skip
 _READ: Final = f"set transaction isolation level repeatable read; {_WRITE}"

@@ -78,7 +78,6 @@ def _source(table: ShapeTable) -> str:
 _BEGIN: Final = "; ".join([
     "begin isolation level repeatable read, read only",
     "set local search_path = pg_catalog",
-    "set local jit = off",  # with the policies of many tables, compiling takes seconds
     *(f"set local {name} = '{value}'" for name, value in TEXT_FORMS.items()),
 ])  # fmt: skip
 

@@ -39,6 +39,7 @@ TURNED = {
     "check_function_bodies": "off",
     "client_min_messages": "error",
     "plan_cache_mode": "force_generic_plan",
+    "jit": "on",
     "restrict_nonsystem_relation_kind": "view",
     "session_replication_role": "replica",
     "datestyle": "German",
@@ -57,7 +58,7 @@ default_tablespace temp_tablespaces default_toast_compression gin_pending_list_l
 createrole_self_grant transaction_deferrable transaction_isolation transaction_read_only
 vacuum_failsafe_age vacuum_freeze_min_age vacuum_freeze_table_age vacuum_multixact_failsafe_age
 vacuum_multixact_freeze_min_age vacuum_multixact_freeze_table_age constraint_exclusion
-cursor_tuple_fraction default_statistics_target from_collapse_limit jit join_collapse_limit
+cursor_tuple_fraction default_statistics_target from_collapse_limit join_collapse_limit
 recursive_worktable_factor escape_string_warning lo_compat_privileges synchronize_seqscans
 default_table_access_method event_triggers
 """

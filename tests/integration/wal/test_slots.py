@@ -50,7 +50,8 @@ async def test_a_new_slot_is_ready(conn: AsyncConnection, dsn: str, name: str) -
     assert state.restart is not None
     assert state.confirmed >= state.restart
     assert state.wal_status == "reserved"
-    assert state == await check_slot(conn, name, plugin="pgoutput", checkpoint=state.confirmed)
+    found = await check_slot(conn, name, plugin="pgoutput", checkpoint=state.confirmed)
+    assert state == replace(found, retained=state.retained)  # the server writes WAL of its own
 
 
 async def test_the_publication_must_be_there_before_the_slot(

@@ -44,7 +44,7 @@ async def undone(conn: Connection, search_path: str, mode: str) -> AsyncGenerato
             "select set_config('search_path', %s, true),"
             " set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true),"
             " set_config('standard_conforming_strings', 'on', true),"
-            " set_config('row_security', 'on', true), set_config('jit', 'off', true),"
+            " set_config('row_security', 'on', true),"
             " set_config('client_min_messages', 'error', true)",
             [search_path, f"{SECONDS}s", f"{SECONDS}s"],
         )

@@ -100,7 +100,6 @@ async def broken_invariants(conn: Connection, *, latest: int | None = None) -> l
         await cursor.execute(
             "select set_config('walagent.checked_runs', %(runs)s, true)", {"runs": setting}
         )
-        await cursor.execute("set local jit = off")  # compiling takes longer than reading
         await cursor.execute("select rule, detail from agent.broken_invariant")
         return await cursor.fetchall()
 

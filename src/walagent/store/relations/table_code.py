@@ -58,9 +58,7 @@ async def code_of(
     if not relations:
         return ()
     body = function_body("schema/catalog/code_of.sql", _relations=_array(relations))
-    async with conn.transaction():
-        await conn.execute("set local jit = off")  # it would take a thousand times as long
-        rows = await (await conn.execute(body)).fetchall()
+    rows = await (await conn.execute(body)).fetchall()
     found = [TableCode(relation, Moment[moment.upper()], *rest) for relation, moment, *rest in rows]
     return [each for each in found if each.moment <= until]
 
