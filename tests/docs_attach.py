@@ -61,7 +61,7 @@ create or replace function agent.attach(
     language sql
 begin atomic
     select agent_internal.attach(target, jsonb_build_object(
-{values}), current_schemas(false));
+{values}), agent_internal.schemas_of_caller());
 end;
 comment on function agent.attach({types}) is 'Attach an agent to a table, with named arguments';
 """

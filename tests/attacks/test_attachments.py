@@ -123,7 +123,7 @@ async def test_a_trial_does_not_execute_the_condition_of_another(
     """It is copied as it was compiled, and evaluated as the role of the agent."""
     original = await value(conn, "select definition from agent.attachment")
     async with open_held(dsn) as held:
-        await trials.begin_trial(held, "public")
+        await trials.begin_trial(held)
         tried = await trials.definition(held, await trials.copy_attachment(held, "desk", {}))
     assert isinstance(original, dict)
     assert tried.trigger.condition == original["condition"]

@@ -1,6 +1,8 @@
 """Every command, route and tool beside tables whose owner put code into them.
 
-They come from their registries, so a new one is tried as well.  The code stays the role that reads.
+They come from their registries, so a new one is tried as well.  The code stays the role that reads,
+and what has the names of PostgreSQL's own functions, operators and views, first on everybody's
+search_path, is not executed at all.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ import click
 import httpx2 as httpx
 import pytest
 from mcp import Client, StdioServerParameters
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 
 from tests.faults.rig.processes import free_port
@@ -45,6 +47,7 @@ PLAN = call(
     steps=[{"id": "a", "type": "SQL", "description": "n", "tool_input": {"query": COUNT}}],
 )
 ANSWER = call("answer", text="Many.", caveats=[])
+TRAPS = Path(__file__).parents[1] / "helpers" / "traps.sql"
 THREAD = "00000000-0000-4000-8000-0000000000bb"
 CONFIG = """
 replication: {{slot: {slot}}}
@@ -182,6 +185,9 @@ async def attacked(
         text = CONFIG.format(slot=slot, port=port, reader=reader, secret=SECRET)
         user.writes(text)
         user.types("init", DATABASE_URL=dsn)
+        await conn.execute(TRAPS.read_bytes())
+        path = sql.SQL("alter database {} set search_path = evil, pg_catalog, public")
+        await conn.execute(path.format(sql.Identifier(conn.info.dbname)))
         with user.starts("run", "--no-apply") as started:
             await asyncio.to_thread(started.says, "reader.streaming")
             yield Attacked(user, table, reader, person, port)

@@ -74,7 +74,7 @@ async def test_no_function_uses_the_operators_of_its_caller(conn: AsyncConnectio
     for function, body in loose:
         lines = str(body).split("\n")
         assert len(lines) == 6, function
-        assert re.fullmatch(r"    new := \w+\.\w+\([^()]*pg_catalog\.\w+\(false\)\);", lines[2])
+        assert re.fullmatch(r"    new := \w+\.\w+\([^()]*agent_internal\.\w+\(\)\);", lines[2])
 
 
 async def test_a_function_that_takes_its_callers_path_gives_it_back(conn: AsyncConnection) -> None:

@@ -6,7 +6,7 @@
 -- Attach an agent to a table: a new one of the name of the attachment, or one that exists.
 --
 -- Args: _spec: values by the keys of agent_internal.attach_keys(), and replace.
---   _schemas: current_schemas(false) of the caller: what names in the spec mean.
+--   _schemas: agent_internal.schemas_of_caller(): what names in the spec mean.
 --
 -- Raises WA010 (spec), WA011 (tool), WA012 (condition), WA013 (table, column, name), WA014 (model).
 create or replace function agent_internal.attach(_target regclass, _spec jsonb, _schemas name[])
@@ -80,7 +80,7 @@ $$;
 -- Insert or update a row of agent.agent, agent.attachment, agent.persona or agent.budget of the tenant.
 --
 -- Args: _row: values by column; the others keep theirs, or have the defaults.
---   _schemas: current_schemas(false) of the caller, in which a new attachment finds its functions.
+--   _schemas: agent_internal.schemas_of_caller(), in which a new attachment finds its functions.
 create or replace function agent_internal.write_row(_of text, _name text, _row jsonb, _schemas name[])
     returns void
     language plpgsql
@@ -188,7 +188,7 @@ $$;
 create or replace function agent.detach(target text)
     returns integer
     language sql
-return agent_internal.detach(target, current_schemas(false));
+return agent_internal.detach(target, agent_internal.schemas_of_caller());
 comment on function agent.detach(text) is 'Remove an attachment, or all of a table; existing runs continue, unless it is paused: then they are cancelled';
 
 create or replace function agent.pause(name text, reason text default null)

@@ -154,7 +154,7 @@ create or replace function agent_internal.check_attachment()
     language plpgsql
 as $$
 begin
-    new := agent_internal.checked_attachment(tg_op, old, new, pg_catalog.current_schemas(false));
+    new := agent_internal.checked_attachment(tg_op, old, new, agent_internal.schemas_of_caller());
     return new;
 end;
 $$;

@@ -123,6 +123,6 @@ begin atomic
         'run_as', run_as, 'query_as', query_as, 'ordering_key', ordering_key, 'debounce', debounce,
         'cap', cap, 'tenant', tenant, 'backfill', backfill, 'server_filter', server_filter,
         'max_depth', max_depth, 'approval_ttl', approval_ttl, 'paused', paused, 'agent', agent,
-        'replace', replace), current_schemas(false));
+        'replace', replace), agent_internal.schemas_of_caller());
 end;
 comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';

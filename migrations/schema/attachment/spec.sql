@@ -254,7 +254,7 @@ create or replace function agent.attach(target text, spec text)
     returns bigint
     language sql
 begin atomic
-    select agent_internal.attach(agent_internal.table_named(target, current_schemas(false)),
-                                 agent_internal.parse_spec(spec), current_schemas(false));
+    select agent_internal.attach(agent_internal.table_named(target, agent_internal.schemas_of_caller()),
+                                 agent_internal.parse_spec(spec), agent_internal.schemas_of_caller());
 end;
 comment on function agent.attach(text, text) is 'Attach an agent to a table, by a spec: agent.attach(''tickets'', ''model=gpt-4o, tools=[a, b]'')';

@@ -186,7 +186,7 @@ exception when character_not_in_repertoire or untranslatable_character then
 end;
 $$;
 
--- The search_path of the schemas that a caller passes as current_schemas(false).
+-- The search_path of the schemas that a caller passes as agent_internal.schemas_of_caller().
 --
 -- A function whose names mean what they mean for its caller has the body `begin atomic`, which binds its own names when it
 -- is created, and passes the schemas on: a function that kept the search_path would call the caller's operators.
@@ -227,6 +227,16 @@ begin
     return _schemas;
 end;
 $$;
+
+-- The schemas in which names are found that the caller gives.  A session of walagent has no path but pg_catalog, and says in a
+-- setting what its login's was.
+create or replace function agent_internal.schemas_of_caller()
+    returns name[]
+    language sql
+begin atomic
+    select case when coalesce(current_setting('walagent.search_path', true), '') = '' then current_schemas(false)
+                else agent_internal.schemas_of(current_setting('walagent.search_path', true)) end;
+end;
 
 create or replace function agent_internal.check_columns(_relation regclass, _columns text[], _what text)
     returns void

@@ -13,6 +13,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.schema_of_extension(text)', 'execute', '{runner,viewer,developer,member}'),
     ('function', 'agent_internal.path_of(name[])', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.relation_named(text, name[])', 'execute', '{runner,viewer,developer}'),
-    ('function', 'agent_internal.schemas_of(text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.schemas_of(text)', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.schemas_of_caller()', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.typed_columns(oid, text[])', 'execute', '{runner}'),
     ('function', 'agent_internal.without_identity(regclass, text)', 'execute', '{runner,developer}');

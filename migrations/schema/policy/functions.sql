@@ -70,7 +70,7 @@ create or replace function agent_internal.check_policy()
     language plpgsql
 as $$
 begin
-    new := agent_internal.checked_policy(tg_op, old, new, pg_catalog.current_schemas(false));
+    new := agent_internal.checked_policy(tg_op, old, new, agent_internal.schemas_of_caller());
     return new;
 end;
 $$;

@@ -380,7 +380,7 @@ create or replace function agent_internal.define_workflow()
     language plpgsql
 as $$
 begin
-    new := agent_internal.defined_workflow(new, pg_catalog.current_schemas(false));
+    new := agent_internal.defined_workflow(new, agent_internal.schemas_of_caller());
     return new;
 end;
 $$;

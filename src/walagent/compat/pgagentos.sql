@@ -328,7 +328,7 @@ create or replace function aos_agent.insert_agent()
     returns trigger language plpgsql
 as $$
 begin
-    new := aos_agent.inserted_agent(new, pg_catalog.current_schemas(false));
+    new := aos_agent.inserted_agent(new, agent_internal.schemas_of_caller());
     return new;
 end;
 $$;

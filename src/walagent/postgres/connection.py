@@ -63,6 +63,8 @@ MEANINGS: Final = {
     "plan_cache_mode": "auto",
     "jit": "off",  # to compile the policies and views that a statement reads takes seconds
 }
+# Of what others own, no name is found that is not written with its schema.
+OWN_PATH: Final = {"search_path": "pg_catalog,pg_temp"}
 # The server's keepalives: seconds of silence before the first, between two, and their number; 25 s
 # in all, less than a lease.  Its default is two hours, for which an open transaction holds locks.
 _SERVER_KEEPALIVES: Final = {

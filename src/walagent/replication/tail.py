@@ -57,8 +57,6 @@ from walagent.wal.temporary_slot import open_temporary_stream
 _LOST = (StreamLostError, DatabaseLostError, SlotBusyError)
 _FORMATS: Final = {"json": json_lines, "wal2json": wal2json_text}
 _MOST_RELATIONS: Final = 1000  # whose types are kept
-# The same names as those of wal2json, whatever the login's settings.
-_SETTINGS: Final = {"search_path": "pg_catalog"}
 _DROP = "Drop the slot and use --create; the changes since its confirmed position are lost."
 
 
@@ -297,9 +295,7 @@ class Tail:
         if not relations:
             return
         with translating():
-            async with await connect(
-                self._dsn, application="walagent tail", settings=_SETTINGS
-            ) as conn:
+            async with await connect(self._dsn, application="walagent tail") as conn:
                 for relation in relations:
                     types = {column.name: column.type_oid for column in relation.columns}
                     self._printer.learn(relation, await type_names(conn, relation.oid, types))

@@ -47,7 +47,8 @@ async def find_table(conn: Connection, name: str) -> int:
         ConfigError: it does not exist.
     """
     cursor = await conn.execute(
-        "select agent_internal.table_named(%s, current_schemas(false))::oid::bigint", [name]
+        "select agent_internal.table_named(%s, agent_internal.schemas_of_caller())::oid::bigint",
+        [name],
     )
     (oid,) = await cursor.fetchone() or (0,)
     return oid

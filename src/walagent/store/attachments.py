@@ -187,7 +187,11 @@ async def _relations(conn: Connection, names: Sequence[str]) -> list[int | None]
     for name in {*names}:
         try:
             async with conn.transaction():
-                cursor = await conn.execute("select to_regclass(%s)::oid::bigint", [name])
+                cursor = await conn.execute(
+                    "select agent_internal.relation_named(%s, agent_internal.schemas_of_caller())"
+                    "::oid::bigint",
+                    [name],
+                )
                 found[name] = (await cursor.fetchone() or (None,))[0]
         except InvalidName:  # which PostgreSQL 15 raises
             found[name] = None

@@ -35,10 +35,9 @@ async def foreign_owner(conn: Connection) -> str | None:
     return row[0] if row else None
 
 
-async def begin_trial(conn: Connection, search_path: str) -> None:
-    """Let attachments of this transaction publish nothing; names are found by *search_path*."""
+async def begin_trial(conn: Connection) -> None:
+    """Let attachments of this transaction publish nothing."""
     await conn.execute("insert into agent_internal.trial default values")
-    await conn.execute("select set_config('search_path', %s, true)", [search_path])
 
 
 async def act(conn: Connection, actor: Actor) -> None:
@@ -84,7 +83,7 @@ async def copy_attachment(conn: Connection, name: str, draft: Mapping[str, Json]
     attachment = (await applying.current(conn, "attachment"))[name]
     agent = (await applying.current(conn, "agent"))[attachment["agent"]]
     await conn.execute(
-        "select set_config('search_path', search_path, true) from agent.attachment"
+        "select set_config('walagent.search_path', search_path, true) from agent.attachment"
         " where tenant = agent.current_tenant() and name = %s",
         [name],
     )

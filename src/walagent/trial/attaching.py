@@ -39,11 +39,8 @@ class Wanted:
     draft: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
-async def attach_for_trial(conn: Connection, wanted: Wanted, search_path: str) -> Attachment:
+async def attach_for_trial(conn: Connection, wanted: Wanted) -> Attachment:
     """Attach what a file or the database says under *target*, under a name of its own.
-
-    Args:
-        search_path: of the person who tries it.
 
     Raises:
         ConfigError: nothing has this name, or it cannot be attached.
@@ -56,7 +53,7 @@ async def attach_for_trial(conn: Connection, wanted: Wanted, search_path: str) -
             hint="Use its DSN; principals with the role developer try agents in the console.",
         )
     await _ensure_schema(conn)
-    await trials.begin_trial(conn, search_path)
+    await trials.begin_trial(conn)
     if wanted.actor is not None:
         await trials.act(conn, wanted.actor)
     if (name := await _of_file(conn, wanted)) is not None:

@@ -73,8 +73,7 @@ async def open_held(dsn: str) -> AsyncGenerator[Connection]:
 
     Nothing is prepared by name: code of others could replace it.
     """
-    settings = {"search_path": "pg_catalog,pg_temp"}
-    async with await connect(dsn, application="walagent try", settings=settings) as conn:
+    async with await connect(dsn, application="walagent try") as conn:
         conn.prepare_threshold = None
         async with conn.transaction(force_rollback=True):
             yield conn

@@ -174,9 +174,8 @@ async def open_trial(dsn: str, wanted: Wanted, options: TrialOptions) -> AsyncGe
             outside = await stack.enter_async_context(
                 await connect(dsn, application="walagent try")
             )
-            path = await _search_path(outside)
             conn = await stack.enter_async_context(open_held(dsn))
-            attachment = await attach_for_trial(conn, wanted, path)
+            attachment = await attach_for_trial(conn, wanted)
             spec = (await attachments.load_models(conn))[attachment.agent.model]
             key = await attachments.secret_key(conn)
             pool = HeldPool(conn, await trials.deferred_constraints(conn))
@@ -201,11 +200,6 @@ async def _beside(dsn: str) -> AsyncGenerator[Connection]:
     """Connect outside of the trial's transaction, to check what is read in it."""
     async with await connect(dsn, application="walagent try") as conn:
         yield conn
-
-
-async def _search_path(conn: Connection) -> str:
-    row = await (await conn.execute("select current_setting('search_path')")).fetchone()
-    return row[0] if row else ""
 
 
 async def _read(

@@ -8,7 +8,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection, Error
 
 from walagent.errors import StreamLostError
-from walagent.postgres.connection import TEXT_FORMS, open_connection
+from walagent.postgres.connection import OWN_PATH, TEXT_FORMS, open_connection
 from walagent.wal.options import READER, StreamOptions, start_command
 from walagent.wal.refusals import refused
 from walagent.wal.synchronous import refuse_synchronous
@@ -16,7 +16,7 @@ from walagent.wal.transport import Transport, start_copy
 
 # The walsender formats values with the settings of its session.  With this search path, names
 # inside values (regclass) include their schema.
-_SETTINGS: Final = {**TEXT_FORMS, "quote_all_identifiers": "off", "search_path": "pg_catalog"}
+_SETTINGS: Final = {**TEXT_FORMS, "quote_all_identifiers": "off", **OWN_PATH}
 _ANSWER: Final = 20.0  # seconds; psycopg can take ten more to give up
 # Seconds after the stall timeout at which the kernel closes the connection of a frozen reader; a
 # running reader releases the slot first.  Unix sockets have no such timeout.

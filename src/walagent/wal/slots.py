@@ -23,7 +23,7 @@ from walagent.errors import (
     SlotBusyError,
     WalagentError,
 )
-from walagent.postgres.connection import open_connection
+from walagent.postgres.connection import OWN_PATH, open_connection
 from walagent.postgres.lsn import Lsn
 from walagent.postgres.quoting import quote_name
 from walagent.wal.connection import answering, connect_replication
@@ -218,7 +218,7 @@ async def new_slot(  # noqa: PLR0913 - each has its default
         DatabaseLostError: the connection was lost.
     """
     async with (
-        await open_connection(AsyncConnection[Any], dsn, "walagent slot") as watcher,
+        await open_connection(AsyncConnection[Any], dsn, "walagent slot", OWN_PATH) as watcher,
         await connect_replication(dsn) as conn,
     ):
         if missing := await missing_publications(watcher, publications):

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection, Error
 from psycopg.errors import DuplicateObject
 
 from walagent.errors import SlotBusyError
-from walagent.postgres.connection import open_connection
+from walagent.postgres.connection import OWN_PATH, open_connection
 from walagent.postgres.quoting import quote_name
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions
@@ -71,7 +71,7 @@ async def _make_slot(
     slot = quote_name(options.slot)
     command = f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL {options.plugin} NOEXPORT_SNAPSHOT"
     async with await open_connection(
-        AsyncConnection[Any], dsn, options.application_name
+        AsyncConnection[Any], dsn, options.application_name, OWN_PATH
     ) as watcher:
         making = asyncio.create_task(_execute(conn, command), name=f"create slot {options.slot}")
         try:

@@ -315,7 +315,7 @@ async def test_a_chat_outlives_its_connections(
 @pytest.mark.parametrize(
     ("spoil", "code", "says"),
     [
-        ("grant insert on customer to {role}", 3, "can write to customer"),
+        ("grant insert on customer to {role}", 3, "can write to public.customer"),
         ("delete from agent.model", 3, "no registered model can answer"),
     ],
 )

@@ -64,12 +64,12 @@ def test_nothing_of_walagent_stays(user: User) -> None:
     user.types("database", "pgagentos", "install").worked()
     assert value(user.dsn, OURS) != 0
     with psycopg.connect(user.dsn or "", autocommit=True) as conn:
-        conn.execute("create view my_runs as select id from agent.run")
+        conn.execute("create view public.my_runs as select id from agent.run")
         conn.execute("insert into support_tickets (customer, issue) values ('ada', 'slow')")
         done = user.types("database", "uninstall", "--yes").worked()
         assert not exists(conn, role_of(user))
     ours = ("slot", "publication walagent", "schema agent", "schema aos_core", "role")
-    for name in (*ours, "view my_runs"):
+    for name in (*ours, "view public.my_runs"):
         assert name in done.out
     assert "view aos" not in done.out  # not as something of others
     assert value(user.dsn, OURS) == 0

@@ -24,6 +24,7 @@ async def outside(conn: AsyncConnection, dsn: str) -> AsyncIterator[AsyncConnect
     """Another session, which sees what is committed."""
     await conn.execute(TABLES)
     async with await connect(dsn) as other:
+        await other.execute("set search_path = public")
         yield other
 
 

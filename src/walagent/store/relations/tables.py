@@ -167,7 +167,8 @@ async def compile_condition(conn: Connection, oid: int, condition: str) -> Check
         cursor = await conn.execute(
             "select compiled, columns, old_columns, whole_row"
             " from agent_internal.compile_condition(_relation => %(oid)s::oid,"
-            " _condition => %(condition)s, _path => current_setting('search_path'))",
+            " _condition => %(condition)s,"
+            " _path => agent_internal.path_of(agent_internal.schemas_of_caller()))",
             {"oid": oid, "condition": condition},
         )
         row = await cursor.fetchone()

@@ -13,7 +13,7 @@ from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from walagent.errors import DatabaseLostError
-from walagent.postgres.connection import open_connection, parameters, why_refused
+from walagent.postgres.connection import OWN_PATH, open_connection, parameters, why_refused
 from walagent.store.codecs.exact import read_json
 from walagent.store.codecs.jsonb import to_json
 from walagent.store.errors import translating
@@ -28,9 +28,14 @@ _LATER: Final = {
     "restrict_nonsystem_relation_kind": ("", ""),
     "session_replication_role": ("origin", _MAY_SET),
 }
-# What each session has beside its options, which RESET takes away.  No name in it can be replaced
-# by code of others.
-RENEW: Final = ", ".join([
+# What each session has beside its options, which RESET takes away.  The path comes first: before, a
+# name or operator could be that of others, so none is used.  The login's own path is kept, by which
+# agent_internal.schemas_of_caller() finds the names that people give.
+RENEW: Final = (
+    "select pg_catalog.set_config('walagent.search_path',"
+    " pg_catalog.current_setting('search_path'), false),"
+    f" pg_catalog.set_config('search_path', '{OWN_PATH['search_path']}', false); "
+) + ", ".join([
     "select pg_catalog.set_config('datestyle', 'ISO', false)",
     "pg_catalog.set_config('intervalstyle', 'postgres', false)",
     (
@@ -66,6 +71,7 @@ async def _configure(conn: AsyncConnection[Any]) -> None:
     """
     _prepare(conn)
     cursor = await conn.execute(f"{RENEW}, pg_catalog.pg_backend_pid()".encode())
+    cursor.nextset()
     row = await cursor.fetchone()
     if row is None or row[-1] != conn.info.backend_pid:  # a pooler sends a PID of its own
         conn.prepare_threshold = None

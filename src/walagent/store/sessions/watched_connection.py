@@ -19,7 +19,7 @@ from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 
 from walagent.errors import DatabaseLostError, LoginRefusedError
-from walagent.postgres.connection import hang_up, open_connection
+from walagent.postgres.connection import OWN_PATH, hang_up, open_connection
 from walagent.telemetry.log import log
 
 T = TypeVar("T")
@@ -92,6 +92,7 @@ class WatchedConnection(AsyncConnection[Any]):
             AsyncConnection[Any],
             conninfo,
             "walagent asking",
+            OWN_PATH,
             host=info.host,
             hostaddr=info.hostaddr or None,
             port=info.port,
