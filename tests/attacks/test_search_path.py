@@ -6,46 +6,10 @@ import psycopg
 from psycopg import AsyncConnection
 
 from tests.helpers.database import rows, run_all, value
+from tests.helpers.traps import TRAPS
 from walagent.store.install.compat import install_pgagentos
 
 OURS = "(select oid from pg_namespace where nspname ~ '^(agent|agent_.*|aos_.*)$')"
-# Each operator of PostgreSQL, and each function that a body of ours could name, with its arguments.
-TRAPS = f"""
-create schema evil;
-create function pg_temp.t(oid) returns text language sql as 'select format_type($1, null)';
-do $do$
-declare
-    _one record;
-begin
-    for _one in
-        select 'op_' || o.oid as name, oprresult as result, '' as of,
-               concat_ws(', ', pg_temp.t(nullif(oprleft, 0)), pg_temp.t(oprright)) as arguments,
-               format('create operator evil.%s (procedure = evil.op_%s%s, rightarg = %s)', oprname,
-                      o.oid, ', leftarg = ' || pg_temp.t(nullif(oprleft, 0)), pg_temp.t(oprright))
-                   as operator
-          from pg_operator o where oprnamespace = 'pg_catalog'::regnamespace
-        union all
-        select proname, prorettype, case when proretset then 'setof' else '' end,
-               (select string_agg(pg_temp.t(t), ', ' order by n)
-                  from unnest(proargtypes::oid[]) with ordinality x (t, n)), 'select 1'
-          from pg_proc p
-         where pronamespace = 'pg_catalog'::regnamespace and prokind = 'f' and provariadic = 0
-           and exists (select from pg_proc w
-                        where w.pronamespace in {OURS}
-                          and position(p.proname || '(' in w.prosrc) > 0)
-    loop
-        begin
-            execute format('create function evil.%I(%s) returns %s %s language plpgsql as '
-                           '$$ begin raise exception %L using errcode = ''EVIL1''; end $$',
-                           _one.name, _one.arguments, _one.of, pg_temp.t(_one.result), _one.name);
-            execute _one.operator;
-        exception when others then
-            continue;  -- of types that no other function can have
-        end;
-    end loop;
-end
-$do$;
-"""
 CALLS = f"""
 select p.oid::regprocedure::text,
        format('select * from %s(%s) x', p.oid::regproc,

@@ -84,7 +84,7 @@ declare
     _wrong record;
 begin
     select b.key as argument, a.attname as column, format_type(a.atttypid, a.atttypmod) as given, t ->> 'name' as tool,
-           coalesce(g ->> 'type', p.schema ->> 'type') as wanted
+           coalesce(to_regtype(g ->> 'type')::text, p.schema ->> 'type') as wanted
       into _wrong
       from jsonb_each_text(_bind) b
            join pg_catalog.pg_attribute a on a.attrelid = _relation and a.attname = b.value and a.attnum > 0 and not a.attisdropped

@@ -261,6 +261,21 @@ begin
 end;
 $$;
 
+-- A type as it is written where others can put types of their own on the search_path: with its schema, unless its name is
+-- a word of the grammar.  Without a modifier.
+create or replace function agent_internal.qualified_type(_type oid)
+    returns text
+    language sql
+    stable
+    set search_path = ''
+    set quote_all_identifiers = off
+as $$
+    select case when t.typnamespace = 'pg_catalog'::regnamespace
+                     and f !~ '^(bigint|bit|boolean|character|double|integer|interval|numeric|real|smallint|time|timestamp)([^a-z0-9_]|$)'
+                then 'pg_catalog.' || f else f end
+      from pg_catalog.pg_type t cross join pg_catalog.format_type(t.oid, -1) f where t.oid = _type
+$$;
+
 -- The types that the columns of a change are read as: for each its type at the change, and its present type and
 -- collation (NULL if it was dropped).  For a domain the base type: values can be older than its check.
 --
@@ -286,7 +301,7 @@ as $$
     ), base (n, is_now, text) as (
         -- Without the type modifier: reading a value must neither truncate nor pad it.
         select b.n, b.is_now,
-               pg_catalog.format_type(t.oid, -1)
+               agent_internal.qualified_type(t.oid)
                || case when t.typcollation <> 0 and w.attcollation <> 0 and w.attcollation <> t.typcollation
                        then (select format(' collate %I.%I', s.nspname, c.collname)
                                from pg_catalog.pg_collation c join pg_catalog.pg_namespace s on s.oid = c.collnamespace
@@ -297,7 +312,7 @@ as $$
                join wanted w on w.n = b.n
     )
     select w.name,
-           coalesce((select b.text from base b where b.n = w.n and not b.is_now), case when w.type is not null then 'text' end),
+           coalesce((select b.text from base b where b.n = w.n and not b.is_now), case when w.type is not null then 'pg_catalog.text' end),
            (select b.text from base b where b.n = w.n and b.is_now)
       from wanted w
      order by w.n

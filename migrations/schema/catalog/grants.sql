@@ -10,6 +10,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.json_schema_of(text, jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.key_columns(regclass)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.or_null(jsonb)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.qualified_type(oid)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.schema_of_extension(text)', 'execute', '{runner,viewer,developer,member}'),
     ('function', 'agent_internal.path_of(name[])', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.relation_named(text, name[])', 'execute', '{runner,viewer,developer}'),

@@ -92,7 +92,7 @@ begin
     begin
         perform set_config('transaction_read_only', 'on', true);
         execute format('select %s($1, $2, null, $3, false, false)', _through) into _value
-          using format('select (%s)::text from (select $1 as call) as c', _expression), _call,
+          using format('select (%s)::pg_catalog.text from (select $1 as call) as c', _expression), _call,
                 concat_ws(', ', nullif(_policy.search_path, ''), 'pg_temp');
         _done := true;
         raise exception 'evaluated';

@@ -29,7 +29,7 @@ end;
 $$;
 
 -- A SQL function as a tool: the call, its arguments and what the model is shown.  Null for an argument with a default is
--- that default.  The search_path is empty, so that each type is printed with its schema.
+-- that default.  The search_path is empty, so that the target is printed with its schema.
 create or replace function agent_internal.function_tool(_function regprocedure)
     returns jsonb
     language plpgsql
@@ -45,7 +45,7 @@ declare
     _required jsonb;
 begin
     select * into _p from pg_catalog.pg_proc where oid = _function;
-    select coalesce(jsonb_agg(jsonb_build_object('name', _names[n], 'type', format_type(t, null)) order by n), '[]'),
+    select coalesce(jsonb_agg(jsonb_build_object('name', _names[n], 'type', agent_internal.qualified_type(t)) order by n), '[]'),
            coalesce(jsonb_object_agg(_names[n], case when n <= _p.pronargs - _p.pronargdefaults then agent_internal.json_schema_of(t)
                                                      else agent_internal.or_null(agent_internal.json_schema_of(t)) end), '{}'),
            coalesce(jsonb_agg(_names[n] order by n) filter (where n <= _p.pronargs - _p.pronargdefaults), '[]')

@@ -19,6 +19,8 @@
 --
 -- Rows are returned as JSON: names, types (OIDs; of a domain, those of its base type), each row as the text of a record,
 -- and the number of rows.  The types are read from the binary form of the first row: nothing else has those of a record.
+--
+-- While the path is that of the statement, which others can create in, each name is qualified and no operator is used.
 create or replace function agent_internal.trampoline_body()
     returns text
     language sql
@@ -41,40 +43,41 @@ begin
     perform set_config('search_path', _path, true);
     if not _rows then
         execute _sql into _result using _arguments, _texts;
-        get diagnostics _count = row_count;
     else
         begin
             for _row in execute _sql using _arguments, _texts loop
-                if _count = 0 then
-                    _names := array(select json_object_keys(row_to_json(_row)));
+                if _names is null then
+                    _names := array(select pg_catalog.json_object_keys(pg_catalog.row_to_json(_row)));
                     begin
-                        _sent := record_send(_row);
-                        for _n in 1 .. cardinality(_names) loop
-                            _type := (get_byte(_sent, _at)::bigint << 24) + (get_byte(_sent, _at + 1) << 16)
-                                     + (get_byte(_sent, _at + 2) << 8) + get_byte(_sent, _at + 3);
-                            _at := _at + 8 + greatest(0, ('x' || encode(substr(_sent, _at + 5, 4), 'hex'))::bit(32)::integer);
-                            loop
-                                select typbasetype into _base from pg_type where oid = _type and typtype = 'd';
-                                exit when not found;
-                                _type := _base;
-                            end loop;
-                            _types := _types || _type;
-                        end loop;
+                        _sent := pg_catalog.record_send(_row);
                     exception when undefined_function then  -- a type without a binary form
-                        _types := null;
+                        null;
                     end;
                 end if;
-                _count := _count + 1;
-                _found := _found || _row::text;
+                _found := pg_catalog.array_append(_found, _row::pg_catalog.text);
             end loop;
+            _count := pg_catalog.cardinality(_found);
         exception when invalid_cursor_definition then  -- no rows, or several statements: nothing was executed
             execute _sql using _arguments, _texts;
             get diagnostics _count = row_count;
         end;
-        _result := json_build_object('names', _names, 'types', _types, 'rows', _found, 'count', _count);
     end if;
     if _last then
         set constraints all immediate;  -- a violation is an error of the statement, not of the commit
+    end if;
+    perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    if _rows then
+        for _n in 1 .. case when _sent is null then 0 else cardinality(_names) end loop
+            _type := ('x' || encode(substr(_sent, _at + 1, 4), 'hex'))::bit(32)::bigint;
+            _at := _at + 8 + greatest(0, ('x' || encode(substr(_sent, _at + 5, 4), 'hex'))::bit(32)::integer);
+            loop
+                select typbasetype into _base from pg_type where oid = _type and typtype = 'd';
+                exit when not found;
+                _type := _base;
+            end loop;
+            _types := _types || _type;
+        end loop;
+        _result := json_build_object('names', _names, 'types', _types, 'rows', _found, 'count', _count);
     end if;
     return _result;
 end

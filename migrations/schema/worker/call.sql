@@ -120,12 +120,12 @@ as $$
          where _arguments ? (a ->> 'name')
     ), parts as (
         select format('%I.%I(%s)', _tool ->> 'schema', _tool ->> 'function', coalesce(arguments, '')) as call,
-               case when types is null then '(select) as g' else format('jsonb_to_record($1) as g (%s)', types) end as source
+               case when types is null then '(select) as g' else format('pg_catalog.jsonb_to_record($1) as g (%s)', types) end as source
           from given
     )
     select case when (_tool -> 'returns_set')::boolean
-                then format('select coalesce(jsonb_agg(to_jsonb(r)), ''[]'') from %s, lateral (select * from %s limit 1000) as r', source, call)
-                else format('select to_jsonb(%s) from %s', call, source) end
+                then format('select coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(r)), ''[]'') from %s, lateral (select * from %s limit 1000) as r', source, call)
+                else format('select pg_catalog.to_jsonb(%s) from %s', call, source) end
       from parts
 $$;
 

@@ -104,7 +104,7 @@ begin
     end if;
     perform agent_internal.check_function(_name, _function, _as.run_as);
     _tool := agent_internal.function_tool(_function);
-    if _tool #>> '{arguments,0,type}' is distinct from 'jsonb' or jsonb_array_length(_tool -> 'arguments') <> 1
+    if _tool #>> '{arguments,0,type}' is distinct from 'pg_catalog.jsonb' or jsonb_array_length(_tool -> 'arguments') <> 1
        or (select p.prorettype <> _result or p.proretset from pg_proc p where p.oid = _function) then
         raise exception 'function "%" must have one argument of type jsonb and return %', _name, _result using errcode = 'WA025';
     end if;

@@ -1,4 +1,8 @@
-"""The SQL statement that a call of a SQL tool is.  Pure: text and one JSON parameter, `$1`."""
+"""The SQL statement that a call of a SQL tool is.  Pure: text and one JSON parameter, `$1`.
+
+It is executed on the search_path of the attachment, which others can create in: each name is
+qualified, and each operator.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -13,7 +17,7 @@ from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
 
 # What agent_internal.bind_relation() writes in, with NUL for the percent sign: no name holds one.
-_TABLE, _KEY, _SET = sql.SQL("\x001$s"), sql.SQL("\x002$s"), sql.SQL("\x003$s")
+_TABLE, _KEY, _SET, _SAME = (sql.SQL(f"\0{n}$s") for n in (1, 2, 3, 4))
 
 
 def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Json]:
@@ -56,9 +60,8 @@ def visibility_statement(
     asked = _template(
         sql.SQL(
             "select exists (select from {table} as t,"
-            " jsonb_to_record($1) as k ({key}) where {same})"
-        ),
-        key,
+            " pg_catalog.jsonb_to_record($1) as k ({key}) where {same})"
+        )
     )
     return asked, key
 
@@ -81,12 +84,14 @@ def _function_call(
         sql.SQL("{} {}").format(name, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
         for name, type_ in given
     )
-    read = sql.SQL("jsonb_to_record($1) as g ({})" if given else "(select) as g").format(typed)
+    read = sql.SQL("pg_catalog.jsonb_to_record($1) as g ({})" if given else "(select) as g").format(
+        typed
+    )
     text = (
-        "select coalesce(jsonb_agg(to_jsonb(r)), '[]')"
+        "select coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(r)), '[]')"
         " from {read}, lateral (select * from {call} limit 1000) as r"
         if returns_set
-        else "select to_jsonb({call}) from {read}"
+        else "select pg_catalog.to_jsonb({call}) from {read}"
     )
     return sql.SQL(text).format(read=read, call=call).as_string()
 
@@ -102,11 +107,11 @@ def _update_row(
     text = _template(
         sql.SQL(
             "with done as (update {table} as t set {sets}"
-            " from jsonb_to_record($1 -> 'set') as s ({set}),"
-            " jsonb_to_record($1 -> 'key') as k ({key}) where {same} returning 1)"
-            " select to_jsonb('updated'::text) from done"
+            " from pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'set') as s ({set}),"
+            " pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'key') as k ({key})"
+            " where {same} returning 1)"
+            " select pg_catalog.to_jsonb('updated'::pg_catalog.text) from done"
         ),
-        key,
         columns,
     )
     return text, {"set": {name: arguments[name] for name in columns}, "key": key}
@@ -121,16 +126,15 @@ def _row_key(target: Target, change: Mapping[str, Any]) -> dict[str, Json] | Non
     return None if any(value is None for value in key.values()) else key
 
 
-def _template(text: sql.SQL, key: Mapping[str, Json], columns: Sequence[str] = ()) -> str:
+def _template(text: sql.SQL, columns: Sequence[str] = ()) -> str:
     """Fill a statement in as far as is known here; the rest is for
     agent_internal.bind_relation().
     """
-    pairs = ((sql.Identifier("t", name), sql.Identifier("k", name)) for name in key)
     written = text.format(
         table=_TABLE,
         key=_KEY,
         set=_SET,
-        same=sql.SQL(" and ").join(sql.SQL("{} = {}").format(*pair) for pair in pairs),
+        same=_SAME,
         sets=sql.SQL(", ").join(
             sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in columns
         ),

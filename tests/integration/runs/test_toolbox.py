@@ -83,11 +83,16 @@ async def bench(
     python: tuple[Function, ...] = (),
     size: int = 1,
     table: str = "support_tickets",
+    path: str = "",
 ) -> AsyncIterator[Bench]:
     """Attach, claim a run of row 1, and make a toolbox on a pool of *size* connections."""
     made = {declared(function).target: declared(function) for function in python}
     await register_python_tools(conn, made.values())
+    if path:
+        await run_all(conn, f"set search_path = {path}")
     attached = await attach(conn, spec, table)
+    if path:
+        await run_all(conn, "reset search_path")
     document = change or {"op": "insert", "new": {"id": 1, "issue": "x"}}
     await add_runs(conn, attached, None, change=document)
     (held,) = await claim(conn)

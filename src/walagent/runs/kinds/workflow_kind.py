@@ -196,7 +196,7 @@ class _Passage:
         """Return the number of the first condition that is true: false and NULL are not."""
         cases = " ".join(f"when (\n{test}\n)::boolean then {n}" for n, test in enumerate(tests))
         # Each condition was checked to be one expression, and is executed as the role that it has.
-        text = f"select (case {cases} end)::text from (select $1 as state) as s"  # noqa: S608
+        text = f"select (case {cases} end)::pg_catalog.text from (select $1 as state) as s"  # noqa: S608
         authority = self.run.authority
         async with self.kind.toolbox.calls.connection() as conn:
             found = await tool_calls.read_as(
