@@ -4,7 +4,8 @@ Sources: pg_proc.dat, parsenodes.h and primnodes.h of PostgreSQL 15 to 18.
 """
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 
 def _words(text: str) -> frozenset[str]:
@@ -132,3 +133,21 @@ DENIED_INFORMATION: Final = _words(
     _pg_foreign_data_wrappers _pg_foreign_tables
     """
 )
+
+
+def only_computes(row: Mapping[str, Any]) -> bool:
+    """Return whether a function of a trusted extension has no effect."""
+    name = row["name"]
+    if row["aggregate"] or name in VOLATILE_OF_EXTENSIONS:
+        return True
+    return row["compiled"] and not row["volatile"] and name not in DENIED_OF_EXTENSIONS
+
+
+def against_catalog_function(row: Mapping[str, Any]) -> str:
+    """Return why a function of PostgreSQL must not be called; "" if it may."""
+    name, signature = row["name"], row["signature"]
+    if name in ALLOWED_FUNCTIONS or signature in ALLOWED_SIGNATURES:
+        return ""
+    if name in DENIED_FUNCTIONS or name.startswith("pg_") or name.endswith("_validator"):
+        return f"function {signature} must not be called"
+    return f"function {signature} is volatile" if row["volatile"] else ""

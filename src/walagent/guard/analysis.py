@@ -23,7 +23,13 @@ from walagent.errors import StatementRefusedError
 from walagent.guard import allowlist
 from walagent.guard.keywords import against_keywords, read_keywords
 from walagent.guard.literals import without_literals
-from walagent.guard.parsing import ask_server, types_of_parameters
+from walagent.guard.parsing import (
+    ask_server,
+    is_visible,
+    on_path,
+    schemas_of,
+    types_of_parameters,
+)
 from walagent.guard.references import read_references
 from walagent.guard.statement import Statement
 from walagent.postgres import pgtypes
@@ -37,6 +43,7 @@ EXTENSION: Final = "extension "  # before the name of one, in a list of function
 _QUOTE: Final = re.compile(r"'|\$(?![0-9])")  # how a literal starts; a parameter does not
 _LONG: Final = 20_000  # characters of a rule that is read in a thread; a million take a second
 _VIEW: Final = "walagent_guard"
+_TYPE_OF: Final = "select pg_catalog.to_regtype(%s)::pg_catalog.oid::bigint"
 _BODY: Final = "select prosqlbody::text from pg_proc where oid = 'pg_temp.walagent_body'::regproc"
 _RULE: Final = """
 select ev_class::int8, ev_action::text
@@ -78,26 +85,28 @@ class Allowlist:
         return bool(row["extension"]) and f"{EXTENSION}{row['extension']}" in self.functions
 
 
-async def check_literals(conn: Connection, statement: Statement, allowed: Allowlist) -> bool:
+async def check_literals(
+    conn: Connection, statement: Statement, allowed: Allowlist, path: str
+) -> bool:
     """Check the code that converting the literals of a statement would run, without converting any.
 
-    Call it in a read-only transaction.
-
-    Returns:
-        whether there is a type whose literals would run something that is not allowed.
+    Call it in a read-only transaction.  Return whether there is a type whose literals would run
+    something that is not allowed.
 
     Raises:
         StatementRefusedError: those of the statement would.
     """
-    checker = _RuleChecker(conn, allowed)
+    checker = _RuleChecker(conn, allowed, path)
     types = [oid for (oid,) in await (await conn.execute(query("guard_parsing"))).fetchall()]
     try:
         await checker.check_types(types)
         await checker.check_idle()
     except StatementRefusedError:  # some type is unsafe; is it one of a literal?
         text, count = without_literals(statement.text)
-        checker = _RuleChecker(conn, allowed)
-        await checker.check_types(await types_of_parameters(conn, text, count))
+        checker = _RuleChecker(conn, allowed, path)
+        async with on_path(conn, path):
+            types = await types_of_parameters(conn, text, count)
+        await checker.check_types(types)
         await checker.check_idle()
         return True
     return False
@@ -119,11 +128,13 @@ class HiddenRows:
 
 
 async def analyze(
-    conn: Connection, statement: Statement, allowed: Allowlist, *, unsafe: bool = False
+    conn: Connection, statement: Statement, allowed: Allowlist, path: str, *, unsafe: bool = False
 ) -> HiddenRows:
     """Check a statement; the caller must roll the transaction back.
 
     Args:
+        path: the search path of the statement.  Others can create in its schemas, and the session
+            could become its login again: nothing but the statement is read on it.
         unsafe: what `check_literals` returned.
 
     Returns:
@@ -133,25 +144,28 @@ async def analyze(
         StatementRefusedError: it is not a query, or uses something that is not on the allowlist.
     """
     try:
-        await ask_server(conn, "run", statement.wrapped(f"create temp view {_VIEW} as select"))
+        async with on_path(conn, path):
+            await ask_server(conn, "run", statement.wrapped(f"create temp view {_VIEW} as select"))
     except StatementRefusedError as error:
         if error.sqlstate == "42601":  # a syntax error only inside the view: it is not a query
             raise StatementRefusedError("only SELECT, VALUES and TABLE are allowed") from error
         raise
     (found,) = await (await conn.execute(_RULE)).fetchall()
-    evaluate = _RuleChecker(conn, allowed, found[0], unsafe=unsafe)
+    evaluate = _RuleChecker(conn, allowed, path, found[0], unsafe=unsafe)
     await evaluate.look_into(found[1], "")
     await evaluate.check_idle()
-    await _check_keywords(conn, statement, found[1])
+    await _check_keywords(conn, statement, found[1], await schemas_of(conn, path))
     return await evaluate.scope()
 
 
-async def _check_keywords(conn: Connection, statement: Statement, rule: str) -> None:
+async def _check_keywords(
+    conn: Connection, statement: Statement, rule: str, schemas: Sequence[str]
+) -> None:
     """Refuse keywords that stand for tables or columns."""
     found = read_keywords(rule)
     if not (found.tables or found.columns or found.rows):
         return
-    asked = {"names": list(found.tables), "functions": list(found.rows)}
+    asked = {"names": [*found.tables], "functions": [*found.rows], "schemas": schemas}
     cursor = await conn.execute(query("guard_names"), asked)
     tables: dict[str, str] = {}
     functions: dict[int, str] = {}
@@ -168,10 +182,17 @@ class _RuleChecker:
     """Checks rules and everything that they refer to, each once."""
 
     def __init__(
-        self, conn: Connection, allowed: Allowlist, view: int = 0, *, unsafe: bool = False
+        self,
+        conn: Connection,
+        allowed: Allowlist,
+        path: str,
+        view: int = 0,
+        *,
+        unsafe: bool = False,
     ) -> None:
         self._conn = conn
         self._allowed = allowed
+        self._path = path
         self._unsafe = unsafe  # whether converting a literal can run what is not allowed
         self.listed = False  # whether a function that the operator has listed is called
         self._relations = {(view, 0)}  # (relation, role that reads it)
@@ -197,7 +218,8 @@ class _RuleChecker:
         if found.counting:
             await self._check_counts(where)
         for name in found.named:
-            cursor = await self._conn.execute("select to_regtype(%s)::oid::int8", [name])
+            async with on_path(self._conn, self._path):
+                cursor = await self._conn.execute(_TYPE_OF, [name])
             found.types.update(oid for (oid,) in await cursor.fetchall() if oid is not None)
         await self.check_types(found.types, where)
         if found.json or any(map(allowlist.TO_JSON, names)):
@@ -252,6 +274,11 @@ class _RuleChecker:
             if row["oid"] in self._functions:
                 continue
             self._functions.add(row["oid"])
+            bare = row["signature"].removeprefix(f"{row['schema']}.")
+            if bare in self._allowed.functions and await is_visible(
+                self._conn, self._path, row["oid"]
+            ):
+                row["signature"] = bare
             if reason := self._against_function(row):
                 raise StatementRefusedError(f"{where}{reason}")
             if self._is_judged_by_body(row):
@@ -298,7 +325,8 @@ class _RuleChecker:
                 )
             await self._conn.execute("savepoint body")
             try:
-                await ask_server(self._conn, "run", f"{row['head']}{row['source']}\n; end")
+                async with on_path(self._conn, self._path):
+                    await ask_server(self._conn, "run", f"{row['head']}{row['source']}\n; end")
                 (rule,) = await (await self._conn.execute(_BODY)).fetchone() or ("",)
             except StatementRefusedError as error:
                 raise StatementRefusedError(f"{inside}{error}") from error
@@ -320,8 +348,8 @@ class _RuleChecker:
             self.listed |= not row["compiled"]
             return ""
         if row["oid"] < pgtypes.FIRST_OF_USERS and row["of_catalog"]:
-            return _against_catalog_function(row)
-        if row["extension"] in allowlist.TRUSTED_EXTENSIONS and _only_computes(row):
+            return allowlist.against_catalog_function(row)
+        if row["extension"] in allowlist.TRUSTED_EXTENSIONS and allowlist.only_computes(row):
             return ""
         if row["readable"]:
             return ""
@@ -386,20 +414,3 @@ class _RuleChecker:
         else:
             harmless = kind in "rpmvS" and (listed is None or f"{schema}.{name}" in listed)
         return "" if harmless else f"{row['title']} must not be read"
-
-
-def _only_computes(row: dict[str, Any]) -> bool:
-    """Return whether a function of a trusted extension has no effect."""
-    name = row["name"]
-    if row["aggregate"] or name in allowlist.VOLATILE_OF_EXTENSIONS:
-        return True
-    return row["compiled"] and not row["volatile"] and name not in allowlist.DENIED_OF_EXTENSIONS
-
-
-def _against_catalog_function(row: dict[str, Any]) -> str:
-    name, signature = row["name"], row["signature"]
-    if name in allowlist.ALLOWED_FUNCTIONS or signature in allowlist.ALLOWED_SIGNATURES:
-        return ""
-    if name in allowlist.DENIED_FUNCTIONS or name.startswith("pg_") or name.endswith("_validator"):
-        return f"function {signature} must not be called"
-    return f"function {signature} is volatile" if row["volatile"] else ""

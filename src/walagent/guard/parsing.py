@@ -1,7 +1,8 @@
 """Let the server parse a statement, one message of the extended protocol at a time."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error, generators
@@ -16,7 +17,36 @@ from walagent.rows.rows import ResultColumn
 
 Connection = AsyncConnection[Any]
 _PARAMETER: Final = re.compile(r"\$(\d+)")
+OWN_PATH: Final = "pg_catalog, pg_temp"  # of what is ours; pg_temp would be first if it were absent
 _ANY_TYPE: Final = "42P18"  # indeterminate_datatype
+
+
+@asynccontextmanager
+async def on_path(conn: Connection, path: str) -> AsyncGenerator[None]:
+    """Let the server find the names of a statement of others; only of that.
+
+    In a transaction, which has failed if the block raises.
+    """
+    await conn.execute("select pg_catalog.set_config('search_path', %s, true)", [path])
+    yield
+    await conn.execute(f"set local search_path = {OWN_PATH}".encode())
+
+
+async def schemas_of(conn: Connection, path: str) -> Sequence[str]:
+    """Return the schemas of a search path."""
+    async with on_path(conn, path):
+        cursor = await conn.execute("select pg_catalog.current_schemas(false)::pg_catalog.text[]")
+        (found,) = await cursor.fetchone() or ([],)
+    return found
+
+
+async def is_visible(conn: Connection, path: str, function: int) -> bool:
+    """Return whether a function is found without its schema."""
+    async with on_path(conn, path):
+        cursor = await conn.execute(
+            "select pg_catalog.pg_function_is_visible(%s::pg_catalog.oid)", [function]
+        )
+        return (await cursor.fetchone() or (False,))[0]
 
 
 async def types_of_parameters(conn: Connection, text: str, count: int) -> Sequence[int]:
@@ -37,7 +67,7 @@ async def types_of_parameters(conn: Connection, text: str, count: int) -> Sequen
     return [described.param_type(n) for n in range(described.nparams)]
 
 
-async def describe(conn: Connection, statement: Statement) -> Sequence[ResultColumn]:
+async def describe(conn: Connection, statement: Statement, path: str) -> Sequence[ResultColumn]:
     """Let the server parse a statement and return its result columns, without running it.
 
     Call it in a read-only transaction.
@@ -45,8 +75,9 @@ async def describe(conn: Connection, statement: Statement) -> Sequence[ResultCol
     Raises:
         StatementRefusedError: it is not a single valid statement, or parsing it would write.
     """
-    await ask_server(conn, "prepare", statement.text)
-    described = await ask_server(conn, "describe", "")
+    async with on_path(conn, path):
+        await ask_server(conn, "prepare", statement.text)
+        described = await ask_server(conn, "describe", "")
     return [
         ResultColumn((described.fname(n) or b"").decode(errors="replace"), described.ftype(n))
         for n in range(described.nfields)

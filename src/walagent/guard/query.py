@@ -13,7 +13,7 @@ from walagent.errors import StatementRefusedError
 from walagent.guard.analysis import Allowlist, HiddenRows, analyze, check_literals
 from walagent.guard.deadline import within
 from walagent.guard.outlet import Outlet
-from walagent.guard.parsing import describe, refused_by_server
+from walagent.guard.parsing import OWN_PATH, describe, refused_by_server
 from walagent.guard.read_limits import ReadLimits
 from walagent.guard.statement import Statement, read_statement
 from walagent.message import Json
@@ -98,13 +98,14 @@ class Guard:
 
     async def _evaluate(self, statement: Statement) -> "CheckedStatement":
         try:
-            async with _RolledBack(self, self.conn, "read only"):
-                unsafe = await check_literals(self.conn, statement, self.allowed)
-                columns = await describe(self.conn, statement)
+            path = self.search_path
+            async with _RolledBack(self, self.conn, "read only", OWN_PATH):
+                unsafe = await check_literals(self.conn, statement, self.allowed, path)
+                columns = await describe(self.conn, statement, path)
             analyst = self.analyst or self.conn
-            async with _RolledBack(self, analyst, "read write"):
-                scope = await analyze(analyst, statement, self.allowed, unsafe=unsafe)
-            async with _RolledBack(self, self.conn, "read only"):
+            async with _RolledBack(self, analyst, "read write", OWN_PATH):
+                scope = await analyze(analyst, statement, self.allowed, path, unsafe=unsafe)
+            async with _RolledBack(self, self.conn, "read only", path):
                 await self._check_cost(statement)
         except Error as error:
             if is_passing(error):
@@ -119,7 +120,7 @@ class Guard:
     async def _read(self, statement: Statement) -> Rows:
         evaluated = await self._evaluate(statement)
         try:
-            async with _RolledBack(self, self.conn, "read only"):
+            async with _RolledBack(self, self.conn, "read only", self.search_path):
                 if statement.explain is not None:
                     return await self._explain(statement)
                 return evaluated.within_scope(await self._rows(statement, evaluated.columns))
@@ -217,12 +218,12 @@ class RowBuffer:
 class _RolledBack:
     """A transaction with the guard's settings that is always rolled back."""
 
-    def __init__(self, guard: Guard, conn: Connection, mode: str) -> None:
+    def __init__(self, guard: Guard, conn: Connection, mode: str, path: str) -> None:
         self._conn = conn
         self._mode = mode
         limits = guard.limits
         self._settings: Mapping[str, Json] = {
-            "search_path": guard.search_path,
+            "search_path": path,
             "statement_timeout": str(round(limits.seconds * 1000)),
             "lock_timeout": str(round(limits.lock_seconds * 1000)),
             "idle_in_transaction_session_timeout": str(round(limits.seconds * 1000 + _IDLE)),
@@ -241,7 +242,7 @@ class _RolledBack:
         await self._conn.execute(
             sql.SQL("select {}").format(
                 sql.SQL(", ").join(
-                    sql.SQL("set_config({}, {}, true)").format(name, value)
+                    sql.SQL("pg_catalog.set_config({}, {}, true)").format(name, value)
                     for name, value in self._settings.items()
                 )
             )

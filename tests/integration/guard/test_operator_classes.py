@@ -115,7 +115,7 @@ async def test_a_class_that_could_be_called_is_refused_by_name(
     with pytest.raises(StatementRefusedError) as caught:
         await guard.evaluate(f"select * from {table} where id = 3")
     said = str(caught.value)
-    assert "function spring_" in said
+    assert "function public.spring_" in said
     assert "operator class trap_" in said
     assert "owns it: drop the operator class" in said
 

@@ -54,8 +54,8 @@ async def find_repeats(guard: Guard, text: str, rows: Rows) -> Sequence[str]:
 
 async def _find(guard: Guard, text: str, *, doubled: bool) -> Sequence[str]:
     conn = guard.analyst or guard.conn
-    async with undone(conn, guard.search_path, "read write"):
-        rule = await read_stored(conn, text)
+    async with undone(conn, "read write"):
+        rule = await read_stored(conn, text, guard.search_path)
         facts, names = await read_facts(conn, rule)
     found = [
         *await asyncio.to_thread(suspects, rule, facts),
@@ -69,7 +69,7 @@ async def _find(guard: Guard, text: str, *, doubled: bool) -> Sequence[str]:
     for many in dict.fromkeys(each.many for each in found):
         if time.monotonic() > deadline:
             break
-        async with undone(guard.conn, guard.search_path, "read only"):
+        async with undone(guard.conn, "read only"):
             if await _repeats(quick, many, names):
                 proven.add(many)
     return tuple(dict.fromkeys(_said(each, names) for each in found if each.many in proven))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from psycopg import sql
@@ -10,6 +11,7 @@ from psycopg import sql
 from walagent.ask.fanout.joins import constants, numbers, relations
 from walagent.ask.fanout.levels import Filter, LevelFacts
 from walagent.ask.fanout.rule import Item, read_rule
+from walagent.guard.parsing import OWN_PATH, on_path
 from walagent.guard.query import Connection, Guard
 from walagent.guard.statement import read_statement
 from walagent.store.queries import query
@@ -36,7 +38,7 @@ Names = dict[int, tuple[str, str, dict[int, str]]]  # schema, name and columns o
 
 
 @asynccontextmanager
-async def undone(conn: Connection, search_path: str, mode: str) -> AsyncGenerator[None]:
+async def undone(conn: Connection, mode: str) -> AsyncGenerator[None]:
     """Open a transaction that is always rolled back, and that takes no time to speak of."""
     await conn.execute(f"begin transaction {mode}".encode())
     try:
@@ -46,7 +48,7 @@ async def undone(conn: Connection, search_path: str, mode: str) -> AsyncGenerato
             " set_config('standard_conforming_strings', 'on', true),"
             " set_config('row_security', 'on', true),"
             " set_config('client_min_messages', 'error', true)",
-            [search_path, f"{SECONDS}s", f"{SECONDS}s"],
+            [OWN_PATH, f"{SECONDS}s", f"{SECONDS}s"],
         )
         yield
     finally:
@@ -54,10 +56,11 @@ async def undone(conn: Connection, search_path: str, mode: str) -> AsyncGenerato
             await conn.rollback()
 
 
-async def read_stored(conn: Connection, text: str) -> Sequence[Item]:
-    """Let PostgreSQL make a rule of the statement, as the guard did."""
+async def read_stored(conn: Connection, text: str, path: str) -> Sequence[Item]:
+    """Let PostgreSQL make a rule of the statement on its search path, as the guard did."""
     view = read_statement(text).wrapped(f"create temp view {_VIEW} as select")
-    await conn.execute(view.encode(), binary=True)  # by the extended protocol: one statement
+    async with on_path(conn, path):
+        await conn.execute(view.encode(), binary=True)  # by the extended protocol: one statement
     row = await (await conn.execute(_RULE)).fetchone()
     if row is None or len(row[0]) > _LONGEST:
         return ()
@@ -105,5 +108,5 @@ def condition(each: Filter, columns: Mapping[int, str]) -> sql.Composable:
 async def holds(guard: Guard, asked: sql.Composable) -> bool:
     """Return whether the data say yes; call it in a read-only transaction."""
     text = sql.SQL("select ({})::text").format(asked).as_string(guard.conn)
-    async with aclosing(guard.stream(text)) as found:
+    async with aclosing(replace(guard, search_path=OWN_PATH).stream(text)) as found:
         return [row async for row in found] == [("true",)]

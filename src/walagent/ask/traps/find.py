@@ -54,8 +54,8 @@ async def find_traps(guard: Guard, text: str, rows: Rows) -> Sequence[str]:
 
 async def _find(guard: Guard, text: str, rows: Rows) -> Sequence[str]:
     conn = guard.analyst or guard.conn
-    async with undone(conn, guard.search_path, "read write"):
-        rule = await read_stored(conn, text)
+    async with undone(conn, "read write"):
+        rule = await read_stored(conn, text, guard.search_path)
         facts, names = await read_facts(conn, rule)
         zone = session_zone(conn.info.parameter_status("TimeZone"))
     found = await asyncio.to_thread(lambda: list(_notes(rule, facts, names, zone)))
@@ -70,7 +70,7 @@ async def _find(guard: Guard, text: str, rows: Rows) -> Sequence[str]:
         if note.proof is not None:
             if time.monotonic() > deadline:
                 break
-            async with undone(guard.conn, guard.search_path, "read only"):
+            async with undone(guard.conn, "read only"):
                 if not await holds(quick, note.proof):
                     continue
         said.append(note.said)
