@@ -36,8 +36,8 @@ async def schemas_of(conn: Connection, path: str) -> Sequence[str]:
     """Return the schemas of a search path."""
     async with on_path(conn, path):
         cursor = await conn.execute("select pg_catalog.current_schemas(false)::pg_catalog.text[]")
-        (found,) = await cursor.fetchone() or ([],)
-    return found
+        row = await cursor.fetchone()
+    return row[0] if row else ()
 
 
 async def is_visible(conn: Connection, path: str, function: int) -> bool:

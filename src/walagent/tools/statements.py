@@ -17,7 +17,8 @@ from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
 
 # What agent_internal.bind_relation() writes in, with NUL for the percent sign: no name holds one.
-_TABLE, _KEY, _SET, _SAME = (sql.SQL(f"\0{n}$s") for n in (1, 2, 3, 4))
+_TABLE, _KEY = sql.SQL("\x001$s"), sql.SQL("\x002$s")
+_SET, _SAME = sql.SQL("\x003$s"), sql.SQL("\x004$s")
 
 
 def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Json]:
