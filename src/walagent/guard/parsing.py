@@ -13,11 +13,11 @@ from psycopg.pq.abc import PGresult
 from walagent.errors import StatementRefusedError
 from walagent.guard.statement import Statement
 from walagent.postgres import pgtypes
+from walagent.postgres.connection import OWN_PATH
 from walagent.rows.rows import ResultColumn
 
 Connection = AsyncConnection[Any]
 _PARAMETER: Final = re.compile(r"\$(\d+)")
-OWN_PATH: Final = "pg_catalog, pg_temp"  # of what is ours; pg_temp would be first if it were absent
 _ANY_TYPE: Final = "42P18"  # indeterminate_datatype
 
 
@@ -29,7 +29,7 @@ async def on_path(conn: Connection, path: str) -> AsyncGenerator[None]:
     """
     await conn.execute("select pg_catalog.set_config('search_path', %s, true)", [path])
     yield
-    await conn.execute(f"set local search_path = {OWN_PATH}".encode())
+    await conn.execute(f"set local search_path = {OWN_PATH['search_path']}".encode())
 
 
 async def schemas_of(conn: Connection, path: str) -> Sequence[str]:

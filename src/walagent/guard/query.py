@@ -13,10 +13,11 @@ from walagent.errors import StatementRefusedError
 from walagent.guard.analysis import Allowlist, HiddenRows, analyze, check_literals
 from walagent.guard.deadline import within
 from walagent.guard.outlet import Outlet
-from walagent.guard.parsing import OWN_PATH, describe, refused_by_server
+from walagent.guard.parsing import describe, refused_by_server
 from walagent.guard.read_limits import ReadLimits
 from walagent.guard.statement import Statement, read_statement
 from walagent.message import Json
+from walagent.postgres.connection import OWN_PATH
 from walagent.rows.rows import ResultColumn, Rows, Texts
 from walagent.store.errors import is_passing
 
@@ -24,6 +25,7 @@ Connection = AsyncConnection[Any]
 T = TypeVar("T")
 
 _COST: Final = re.compile(r"\(cost=[\d.]+\.\.([\d.]+) rows=\d+ width=\d+\)$")
+_OWN_PATH: Final = OWN_PATH["search_path"]
 _BATCH: Final = 50  # rows per fetch
 _TEXT: Final = 25  # OID of type text
 _IDLE: Final = 5000  # ms that the client may add to a statement's: it has other work
@@ -99,11 +101,11 @@ class Guard:
     async def _evaluate(self, statement: Statement) -> "CheckedStatement":
         try:
             path = self.search_path
-            async with _RolledBack(self, self.conn, "read only", OWN_PATH):
+            async with _RolledBack(self, self.conn, "read only", _OWN_PATH):
                 unsafe = await check_literals(self.conn, statement, self.allowed, path)
                 columns = await describe(self.conn, statement, path)
             analyst = self.analyst or self.conn
-            async with _RolledBack(self, analyst, "read write", OWN_PATH):
+            async with _RolledBack(self, analyst, "read write", _OWN_PATH):
                 scope = await analyze(analyst, statement, self.allowed, path, unsafe=unsafe)
             async with _RolledBack(self, self.conn, "read only", path):
                 await self._check_cost(statement)

@@ -11,9 +11,10 @@ from psycopg import sql
 from walagent.ask.fanout.joins import constants, numbers, relations
 from walagent.ask.fanout.levels import Filter, LevelFacts
 from walagent.ask.fanout.rule import Item, read_rule
-from walagent.guard.parsing import OWN_PATH, on_path
+from walagent.guard.parsing import on_path
 from walagent.guard.query import Connection, Guard
 from walagent.guard.statement import read_statement
+from walagent.postgres.connection import OWN_PATH
 from walagent.store.queries import query
 
 SECONDS: Final = 2  # for one look at the data
@@ -48,7 +49,7 @@ async def undone(conn: Connection, mode: str) -> AsyncGenerator[None]:
             " set_config('standard_conforming_strings', 'on', true),"
             " set_config('row_security', 'on', true),"
             " set_config('client_min_messages', 'error', true)",
-            [OWN_PATH, f"{SECONDS}s", f"{SECONDS}s"],
+            [OWN_PATH["search_path"], f"{SECONDS}s", f"{SECONDS}s"],
         )
         yield
     finally:
@@ -108,5 +109,5 @@ def condition(each: Filter, columns: Mapping[int, str]) -> sql.Composable:
 async def holds(guard: Guard, asked: sql.Composable) -> bool:
     """Return whether the data say yes; call it in a read-only transaction."""
     text = sql.SQL("select ({})::text").format(asked).as_string(guard.conn)
-    async with aclosing(replace(guard, search_path=OWN_PATH).stream(text)) as found:
+    async with aclosing(replace(guard, search_path=OWN_PATH["search_path"]).stream(text)) as found:
         return [row async for row in found] == [("true",)]
