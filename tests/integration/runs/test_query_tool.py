@@ -286,7 +286,7 @@ async def test_a_role_that_lost_its_innocence_pauses_the_attachment(
             "it may write": (
                 f"grant update (x) on written to {name}",
                 f"revoke update (x) on written from {name}",
-                "write to written",
+                "write to public.written",
             ),
             "it is not ours": (
                 f"revoke {name} from {runner}",
