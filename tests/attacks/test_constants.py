@@ -1,13 +1,20 @@
 """To parse a constant is to execute code, and so is to plan a call: nobody does it for another."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
 
+from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, as_role, column, refused, role, rows, run_all, value
+from tests.integration.cli.user import User
+from walagent.apply.apply import apply
+from walagent.config.environment import Environment
+from walagent.config.loading import parse_text
 from walagent.postgres.quoting import quote_name
 
 # A developer's functions and types; each says as whom it is executed.
@@ -20,7 +27,8 @@ begin
     raise notice 'executed as %', current_user;
     return true;
 end $$;
-create function dev.folded() returns boolean immutable language plpgsql as 'begin return dev.said(); end';
+create function dev.folded() returns boolean immutable language plpgsql
+    as 'begin return dev.said(); end';
 create function dev.folded(anyelement) returns boolean immutable language plpgsql
     as 'begin return dev.said(); end';
 create function dev.mul(int, numeric) returns numeric immutable language plpgsql
@@ -31,7 +39,8 @@ create domain dev.tag as text check (dev.said());
 create domain dev.tag_of_tag as dev.tag;
 create domain dev.tags as dev.tag[];
 create domain dev.indirect as text check (value::dev.tag is not null);
-create domain dev.hidden as text check (query_to_xml('select dev.said()', true, true, '') is not null);
+create domain dev.hidden as text
+    check (query_to_xml('select dev.said()', true, true, '') is not null);
 create domain dev.number as numeric check (dev.said());
 create type dev.holder as (inside dev.tag);
 create type dev.outer as (a int, holders dev.holder[]);
@@ -64,16 +73,42 @@ CONSTANTS = (
     "'[1,2]'::span is not null",
     "'{[1,2]}'::spans is not null",
     "array['(vip)']::holder[] is not null",
-    "\"A \"\"b\"\" c\" '(vip)' is not null",
+    '"A ""b"" c" \'(vip)\' is not null',
     "look('(vip)')",
     "coalesce(null, '(vip)', '(vip)'::holder) is not null",
     "case when true then '{vip}' else '{vip}'::tag[] end is not null",
     "'(vip)' in ('(vip)', '(x)'::holder)",
-    "interval '1 day' > interval '2 days' and timestamp(3) '2026-01-01' > '2025-01-01' and '{vip}'::tag[] is null",
+    "timestamp(3) '2026-01-01' > '2025-01-01' and '{vip}'::tag[] is null",
 )
-OF_COLUMNS = ("new.tags = '{vip}'", "coalesce(new.held, '(vip)') is not null", "new.tags[1:2] <> '{}'")
+OF_COLUMNS = (
+    "new.tags = '{vip}'",
+    "coalesce(new.held, '(vip)') is not null",
+    "new.tags[1:2] <> '{}'",
+)
 NODES = '[{"name": "r", "kind": "router"}, {"name": "b", "kind": "human", "prompt": "hi"}]'
 CREATE = "select agent.create_workflow('w', %s, %s, run_as => %s)"
+REFUSES = """create or replace function dev.said() returns boolean language plpgsql as $$
+begin
+    if (select rolsuper from pg_roles where rolname = current_user) then
+        raise exception 'ESCAPED';
+    end if;
+    return true;
+end $$"""
+FILE = """
+models:
+  fake: {provider: scripted, model_id: fake}
+agents:
+  clerk: {model: fake, system_prompt: %s}
+workflows:
+  w:
+    nodes:
+      - {name: r, kind: router}
+      - {name: clerk, kind: model, agent: clerk, prompt: hi}
+    edges:
+      - {from: r, to: clerk, condition: "folded() and folded(state) and 2 * 1.5 > 3"}
+      - {from: r, to: __end__}
+    run_as: %s
+"""
 PATH = "set search_path = dev, pg_catalog, public"
 
 
@@ -115,7 +150,9 @@ async def test_no_condition_has_a_constant_that_executes_code(
     conn: AsyncConnection[Any], scene: Scene, subtests: pytest.Subtests
 ) -> None:
     """Of an attachment or of an edge: it is refused before anything reads it."""
-    attach = "select agent.attach('dev.t'::regclass, 'fake', name => 't', condition => %s, run_as => %s)"
+    attach = (
+        "select agent.attach('dev.t'::regclass, 'fake', name => 't', condition => %s, run_as => %s)"
+    )
     await run_all(conn, PATH)
     for condition in (*CONSTANTS, *OF_COLUMNS):
         with subtests.test(condition):
@@ -197,7 +234,7 @@ IN_EDGES = (
 
 @pytest.mark.parametrize("condition", IN_EDGES)
 async def test_the_condition_of_an_edge_is_executed_by_nobody_who_handles_it(
-    conn: AsyncConnection[Any], dsn: str, scene: Scene, condition: str
+    conn: AsyncConnection[Any], scene: Scene, condition: str
 ) -> None:
     """Who writes it, validates it, or makes the next version of it only parses it."""
     await run_all(conn, PATH)
@@ -210,3 +247,51 @@ async def test_the_condition_of_an_edge_is_executed_by_nobody_who_handles_it(
     await value(conn, "select agent.workflow_dot('w')")
     await value(conn, "select agent.start_workflow('w', '{}')")
     assert scene.executed == []
+
+
+async def test_a_file_is_applied_without_executing_a_condition(
+    conn: AsyncConnection[Any], scene: Scene
+) -> None:
+    """Created, changed, and renewed with the agents of its nodes."""
+    await run_all(conn, PATH)
+    for prompt in ("Help.", "Help soon."):
+        await apply(conn, parse_text(FILE % (prompt, scene.dev), "a.yaml", Environment({})))
+    assert await value(conn, "select version from agent.workflow") == 2
+    assert scene.executed == []
+
+
+async def test_the_command_line_executes_no_condition(
+    conn: AsyncConnection[Any], dsn: str, scene: Scene, tmp_path: Path
+) -> None:
+    """To validate, list, show, start or create: as a superuser, it would fail."""
+    user = User(tmp_path, dsn)
+    await run_all(conn, f"set role {scene.dev}; {REFUSES}; {PATH}")
+    await value(conn, CREATE, NODES, edges("folded()"), scene.dev)
+    await run_all(conn, "reset role")
+    file = tmp_path / "w.json"
+    file.write_text(
+        f'{{"name": "w", "nodes": {NODES}, "run_as": "{scene.dev}",'
+        f' "edges": {edges("dev.folded(state)")}}}'
+    )
+    for command in (
+        ("validate", "w"), ("list",), ("show", "w"), ("dot", "w"), ("start", "w"), ("runs", "w"),
+        ("create", str(file)), ("validate", "w"),
+    ):  # fmt: skip
+        (await asyncio.to_thread(user.types, "workflows", *command)).worked()
+
+
+async def test_a_condition_is_executed_as_its_role_and_means_what_it_meant(
+    conn: AsyncConnection[Any], dsn: str, scene: Scene
+) -> None:
+    """What is created later, earlier on the path, does not replace what was there."""
+    await run_all(conn, f"set role {scene.dev}; {REFUSES}; set search_path = public, dev")
+    condition = f"folded(state ->> 'n') and current_user = '{scene.dev}' and s.state ? 'n'"
+    await value(conn, CREATE, NODES, edges(condition), scene.dev)
+    await run_all(
+        conn,
+        "reset role; reset search_path; create function public.folded(text) returns boolean"
+        " language sql as 'select false'",
+    )
+    async with daemon(conn, dsn, parts=("worker",)) as d:
+        run = await value(conn, "select agent.start_workflow('w', '{\"n\": \"1\"}')")
+        await d.until("select state = 'waiting_approval' from agent.run where id = %s", run)

@@ -147,7 +147,7 @@ begin
     _code := agent_internal.code_in_tree(_rule.tree);
     if _code is not null then
         raise exception 'cannot % in a condition', _code
-            using errcode = 'WA012', hint = 'Use a non-volatile function or an operator of PostgreSQL or an extension.';
+            using errcode = 'WA012', hint = 'Use a non-volatile function or operator of PostgreSQL or an extension.';
     end if;
     -- A cast from text reads it with the input function of the type; and so does what makes a value of JSON.
     select agent_internal.code_of_types(array_agg(coalesce(m[1], m[2])::oid)) into _code

@@ -1,6 +1,6 @@
 -- The constants of an expression: what reading them would execute.
 --
--- PostgreSQL reads a constant when it parses the expression, with the rights of who parses: it calls the input function of
+-- PostgreSQL reads a constant when it parses the expression, with the rights of the caller: it calls the input function of
 -- the type, which for an array, row or range of a domain executes the checks of the domain.  So an expression is parsed
 -- with NULL for its constants first, which tells their types and reads nothing.  src/walagent/guard/literals.py does the same for the
 -- statements of models.

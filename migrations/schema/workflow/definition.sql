@@ -114,8 +114,8 @@ $$;
 
 -- The condition of an edge, checked, with all names spelled out.
 --
--- It can call functions of others, which are executed as run_as, and as nobody else: not by who creates the workflow, and not
--- by who validates one of somebody else.  So it is parsed and never planned: the planner executes functions that are immutable.
+-- It can call functions of others, which are executed as run_as, and as nobody else: not as the role that creates the workflow,
+-- or that validates the one of another.  So it is parsed and never planned: the planner executes immutable functions.
 create or replace function agent_internal.edge_condition(_edge jsonb, _as agent.attachment)
     returns text
     language plpgsql
