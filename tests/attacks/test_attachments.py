@@ -26,11 +26,12 @@ begin
     return true;
 end
 $$;
-create domain dev.checked as text check (dev.attack());
-create table dev.t (id int primary key, arr dev.checked[], a text, other text);
+create domain dev.checked as text;
+create table dev.t (id int primary key, a text, other text);
 grant all on dev.t to AUTHOR;
 """
-CONDITION = "new.arr is distinct from '{zz}'::dev.checked[]"
+CHECK = "alter domain dev.checked add check (dev.attack())"
+CONDITION = "new.a is not null or '{zz}'::dev.checked[] is not null"
 FILE = f"""
 agents:
   desk:
@@ -49,7 +50,7 @@ BY_OTHERS = {
     "change of the table": "alter table dev.t add more text, drop other;"
     " select agent.pause('desk'); select agent.resume('desk')",
     "a new table of the name": "select agent.pause('desk'); drop table dev.t;"
-    " create table dev.t (id int primary key, arr text[], a text); grant all on dev.t to public;"
+    " create table dev.t (id int primary key, a text); grant all on dev.t to public;"
     " update agent.attachment set relation = 'dev.t'; select agent.resume('desk')",
     "a restored database": "set session_replication_role = replica;"
     """ update agent.attachment set definition = definition || '{"relation_oid": 1}';"""
@@ -81,15 +82,18 @@ async def author(conn: AsyncConnection[Any]) -> AsyncIterator[str]:
                 " system_prompt => 'Help.', condition => %s, run_as => %s)",
                 [CONDITION, name],
             )
+        await run_all(conn, CHECK)  # a condition with such a type would be refused
         yield name
 
 
 async def test_the_attack_is_one(conn: AsyncConnection[Any], author: str) -> None:
-    """Who writes this condition executes the function."""
-    error = await refused(
-        conn, "update agent.attachment set condition = condition || ' and true'", state="P9999"
-    )
+    """Who parses this condition executes the function; so nobody can write it any more."""
+    error = await refused(conn, f"select {CONDITION.partition(' or ')[2]}", state="P9999")
     assert author not in str(error)
+    changed = "update agent.attachment set condition = condition || ' and true'"
+    for who in ("none", author):
+        await run_all(conn, f"set role {who}")
+        await refused(conn, changed, state="WA012")
 
 
 @pytest.mark.parametrize("what", BY_OTHERS)
@@ -132,6 +136,7 @@ async def test_a_trial_does_not_execute_the_condition_of_another(
 
 async def test_a_definition_is_not_written_by_hand(conn: AsyncConnection[Any], author: str) -> None:
     """Neither with a new attachment nor with a change."""
+    await run_all(conn, "alter domain dev.checked drop constraint checked_check")
     forged = """definition = definition || '{"condition": "dev.attack()"}'"""
     for who in (author, ""):
         await run_all(conn, f"set role {who}" if who else "reset role")

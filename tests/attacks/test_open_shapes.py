@@ -20,6 +20,12 @@ NAMED = {
     "table": NamedQuery("table", "select id, n from owned.prices where n > 3", ("id",)),
     "function": NamedQuery("function", "select owned.plain('x') as id", ("id",)),
     "type": NamedQuery("type", "select 1::owned.number as id", ("id",)),
+    "literal": NamedQuery(
+        "literal", "select 1 as id where '{1}'::owned.number[] is not null", ("id",)
+    ),
+    "named literal": NamedQuery(
+        "named literal", "select 1 as id where owned._number '{1}' is not null", ("id",)
+    ),
 }
 
 

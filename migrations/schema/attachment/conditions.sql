@@ -34,13 +34,13 @@ begin
 end;
 $$;
 
--- The condition of a view over *_relation* as PostgreSQL prints it: each name with its schema, each cast explicit.
+-- The text of a view between *_head* and *_tail*, as PostgreSQL prints it: each name with its schema, each cast explicit.
 -- So it has the same meaning in any search_path, and no function that is created later and matches better can
 -- replace the one that was checked.
 --
--- The text before it is compared, not searched for: the name of a table can contain anything.  Constants are printed
+-- The text around it is compared, not searched for: the name of a table can contain anything.  Constants are printed
 -- in fixed styles, whatever those of the session are.
-create or replace function agent_internal.view_condition(_view regclass, _relation regclass, _aliases text[])
+create or replace function agent_internal.view_text(_view regclass, _head text, _tail text)
     returns text
     language plpgsql
     stable
@@ -52,17 +52,30 @@ create or replace function agent_internal.view_condition(_view regclass, _relati
     set quote_all_identifiers = off
 as $$
 declare
-    _text text := pg_get_viewdef(_view);
-    _tail constant text := (case when current_setting('server_version_num')::integer < 160000 then '_1' else '' end);
-    _head text := E' SELECT\n   FROM '
-                  || (select string_agg(_relation::text || ' ' || a || _tail, E',\n    ' order by n)
-                        from unnest(_aliases) with ordinality as x (a, n))
-                  || E'\n  WHERE';
+    _text constant text := pg_get_viewdef(_view);
 begin
-    if left(_text, length(_head)) <> _head then
+    if left(_text, length(_head)) <> _head or right(_text, length(_tail)) <> _tail then
         raise exception 'could not parse the view definition of a condition: %', _text using errcode = 'WA012';
     end if;
-    _text := btrim(substr(_text, length(_head) + 1), E' \n;');
+    return btrim(substr(_text, length(_head) + 1, length(_text) - length(_head) - length(_tail)), E' \n');
+end;
+$$;
+
+-- The condition of a view over *_relation*.
+create or replace function agent_internal.view_condition(_view regclass, _relation regclass, _aliases text[])
+    returns text
+    language plpgsql
+    stable
+    set search_path = ''
+as $$
+declare
+    _tail constant text := (case when current_setting('server_version_num')::integer < 160000 then '_1' else '' end);
+    _text constant text := agent_internal.view_text(
+        _view, E' SELECT\n   FROM '
+               || (select string_agg(_relation::text || ' ' || a || _tail, E',\n    ' order by n)
+                     from unnest(_aliases) with ordinality as x (a, n))
+               || E'\n  WHERE', ';');
+begin
     if _tail = '' then
         return _text;
     end if;
@@ -81,7 +94,7 @@ $$;
 -- WA012 for what could give different results for one change: subqueries, volatile functions, settings of the session (many
 -- attachments share one), system columns,
 -- columns that are not in the WAL, and functions and domains that belong neither to PostgreSQL nor to an extension
--- (they could set another role during the evaluation).
+-- (they could set another role during the evaluation); also in the types of constants.
 create or replace function agent_internal.compile_condition(
     _relation regclass, _condition text, _path text,
     out columns text[], out old_columns text[], out whole_row boolean, out compiled text
@@ -89,24 +102,23 @@ create or replace function agent_internal.compile_condition(
     language plpgsql
     set search_path = pg_catalog, pg_temp
     set standard_conforming_strings = on
-    set standard_conforming_strings = on
 as $$
 declare
-    _statement constant text := format('create temporary view walagent_condition as select from %s as new, %s as old where (%s)',
-                                       _relation, _relation, _condition);
+    _statement constant text := format('create temporary view walagent_condition as select from %s as new, %s as old where (', _relation, _relation);
     -- Before version 16 every view has a NEW and an OLD of its own, before those of the condition.
     _old constant integer := case when current_setting('server_version_num')::integer < 160000 then 4 else 2 end;
-    _rule     record;
-    _function record;
-    _column   text;
+    _rule   record;
+    _column text;
+    _code   text;
 begin
     if not agent_internal.is_one_expression(_condition) then
         raise exception 'condition is not a single expression: %', left(_condition, 200)
             using errcode = 'WA012', hint = 'Remove comments, dollar quotes, E strings and semicolons, and balance the parentheses.';
     end if;
     begin
+        perform agent_internal.check_constants(_statement, _condition, ')', _path, 'WA012');
         perform set_config('search_path', _path, true);
-        execute _statement;
+        execute pg_catalog.concat(_statement, _condition, ')');
         perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     exception when ambiguous_column then
         _column := substring(sqlerrm from '"([^"]+)"');
@@ -132,30 +144,18 @@ begin
         raise exception 'cannot use a system column in a condition'
             using errcode = 'WA012', detail = 'System columns are not in the WAL.';
     end if;
-    for _function in
-        select distinct p.oid::regprocedure as name, p.provolatile, p.pronamespace = 'pg_catalog'::regnamespace
-               or exists (select from pg_catalog.pg_depend d
-                           where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
-                  and (select rolsuper from pg_catalog.pg_roles o where o.oid = p.proowner) as trusted
-          from regexp_matches(_rule.tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)', 'g') as m
-               join pg_catalog.pg_proc p on p.oid = m[1]::oid
-    loop
-        if _function.provolatile = 'v' or not _function.trusted or _function.name::text ~ '^(pg_|current_setting|.*_to_xml)' then
-            raise exception 'cannot call % in a condition', _function.name
-                using errcode = 'WA012', hint = 'Use a non-volatile function of PostgreSQL or an extension.';
-        end if;
-    end loop;
-    for _function in
-        select o.oid::regoperator as name
-          from regexp_matches(_rule.tree, ':opno (\d+)', 'g') as m
-               join pg_catalog.pg_operator o on o.oid = m[1]::oid
-         where o.oprnamespace <> 'pg_catalog'::regnamespace
-           and not exists (select from pg_catalog.pg_depend d
-                            where d.classid = 'pg_operator'::regclass and d.objid = o.oid and d.deptype = 'e')
-    loop
-        raise exception 'cannot use operator % in a condition', _function.name
-            using errcode = 'WA012', hint = 'Use an operator of PostgreSQL or an extension.';
-    end loop;
+    _code := agent_internal.code_in_tree(_rule.tree);
+    if _code is not null then
+        raise exception 'cannot % in a condition', _code
+            using errcode = 'WA012', hint = 'Use a non-volatile function or operator of PostgreSQL or an extension.';
+    end if;
+    -- A cast from text reads it with the input function of the type; and so does what makes a value of JSON.
+    select agent_internal.code_of_types(array_agg(coalesce(m[1], m[2])::oid)) into _code
+      from regexp_matches(_rule.tree, ':(?:typid (\d+)|resulttype (\d+) :resultcollid)', 'g') m;
+    if _code is not null then
+        raise exception 'cannot cast to % in a condition', split_part(_code, E'\n', 1)
+            using errcode = 'WA012', detail = split_part(_code, E'\n', 2);
+    end if;
     select coalesce(array_agg(distinct a.attname::text), '{}') into columns
       from pg_catalog.pg_depend d
            join pg_catalog.pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
@@ -189,7 +189,6 @@ create or replace function agent_internal.row_filter(_relation regclass, _condit
     set search_path = pg_catalog, pg_temp
     set datestyle = 'ISO, MDY'
     set intervalstyle = 'postgres'
-    set standard_conforming_strings = on
     set standard_conforming_strings = on
 as $$
 declare

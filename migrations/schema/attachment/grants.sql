@@ -15,6 +15,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.attach_keys()', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.bind_relation(text, oid, jsonb, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.change_agent(text, jsonb)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.check_constants(text, text, text, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_relation(regclass, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_streamed(regclass, text[], text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_bound_types(regclass, jsonb, jsonb)', 'execute', '{runner,developer}'),
@@ -22,6 +23,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.fits_type(oid, oid)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_visibility(regclass, text[], name)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.checked_attachment(text, agent.attachment, agent.attachment, name[])', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.code_in_tree(text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.code_of_types(oid[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.column_drift(regclass, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.compile_condition(regclass, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.define(agent.attachment)', 'execute', '{runner,developer}'),
@@ -48,6 +51,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.table_named(text, name[])', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.tool_drift(regclass, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.view_condition(regclass, regclass, text[])', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.view_text(regclass, text, text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.without_constants(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.write_row(text, text, jsonb, name[])', 'execute', '{runner,developer}');
 
 -- Not its ID: numbers are of all tenants, and one that is refused would tell that another tenant has it.

@@ -50,7 +50,7 @@ begin
             perform from agent_internal.requested_table t where t.relation = _found.relation for update nowait;
             execute format('alter publication walagent drop table only %s', _found.relation);
             if agent_internal.identity_problem(_found.relation) is null then
-                raise lock_not_available;  -- mended since it was read: undo
+                raise lock_not_available;  -- it has an identity since: undo
             end if;
             begin
                 execute format('alter publication walagent_inserts add table only %s', _found.relation);

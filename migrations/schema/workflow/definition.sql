@@ -112,15 +112,23 @@ begin
 end;
 $$;
 
--- The condition of an edge, checked.  It is planned here, not executed.
+-- The condition of an edge, checked, with all names spelled out.
+--
+-- It can call functions of others, which are executed as run_as, and as nobody else: not as the role that creates the workflow,
+-- or that validates the one of another.  So it is parsed and never planned: the planner executes immutable functions.
 create or replace function agent_internal.edge_condition(_edge jsonb, _as agent.attachment)
     returns text
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 declare
-    _condition text := _edge ->> 'condition';
-    _tool      jsonb;
+    _condition constant text := _edge ->> 'condition';
+    _path constant text := concat_ws(', ', nullif(_as.search_path, ''), 'pg_temp');
+    _head constant text := 'create temporary view walagent_condition as select (';
+    _tail constant text := ')::boolean as holds from pg_catalog.jsonb_to_record(''{}'') as s (state pg_catalog.jsonb)';
+    _tool jsonb;
+    _text text;
 begin
     if _edge ? 'function' then
         if _condition is not null then
@@ -134,10 +142,19 @@ begin
         raise exception 'condition is not a single expression: %', left(_condition, 200) using errcode = 'WA025',
             hint = 'Remove comments, dollar quotes, E strings and semicolons, and balance the parentheses.';
     end if;
-    perform set_config('search_path', concat_ws(', ', nullif(_as.search_path, ''), 'pg_temp'), true);
-    execute pg_catalog.format('explain select (%s)::boolean from pg_catalog.jsonb_to_record(''{}'') as s (state pg_catalog.jsonb)', _condition);
-    perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    return _condition;
+    begin
+        perform agent_internal.check_constants(_head, _condition, _tail, _path, 'WA025');
+        perform set_config('search_path', _path, true);
+        execute pg_catalog.concat(_head, _condition, _tail);
+        perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    exception when insufficient_privilege then
+        raise exception 'could not check the condition: %', sqlerrm
+            using errcode = 'WA025', hint = format('grant temporary on database %I to %I', current_database(), current_user);
+    end;
+    _text := agent_internal.view_text('pg_temp.walagent_condition', ' SELECT ',
+                                      E' AS holds\n   FROM jsonb_to_record(''{}''::jsonb) s(state jsonb);');
+    drop view pg_temp.walagent_condition;
+    return _text;
 end;
 $$;
 

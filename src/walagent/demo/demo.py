@@ -5,6 +5,8 @@ server → database → desk → model → agent.attach() → serve() → writer
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +59,13 @@ async def run_demo(options: DemoOptions, observer: Observer) -> Summary:
 
     async def prepare(dsn: str) -> None:
         observer.report("preparing the database")
-        async with await connect(dsn, application="walagent demo") as conn:
+        async with _connected(dsn) as conn:
             prepared.append(await _prepare(conn, options))
 
     observer.report("starting PostgreSQL")
     async with (
         open_database(options.embedded, prepare, keep=options.keep) as dsn,
-        await connect(dsn, application="walagent demo") as conn,
+        _connected(dsn) as conn,
     ):
         tickets, model = prepared[-1]
         with translating():
@@ -81,6 +83,14 @@ async def run_demo(options: DemoOptions, observer: Observer) -> Summary:
                 seconds=round(time.monotonic() - began, 2),
                 interrupted=interrupted,
             )
+
+
+@asynccontextmanager
+async def _connected(dsn: str) -> AsyncGenerator[Connection]:
+    """Connect to the demo's own database, whose tables are written without their schema."""
+    async with await connect(dsn, application="walagent demo") as conn:
+        await conn.execute("set search_path = public, pg_temp")
+        yield conn
 
 
 async def _prepare(conn: Connection, options: DemoOptions) -> tuple[TicketRange, str]:

@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from walagent.demo.model import ModelChoice, register_model
 from walagent.errors import PreconditionError
-from walagent.store.sessions.connections import connect
+from walagent.store.sessions.connections import RENEW, connect
 
 Connection = AsyncConnection[Any]
 
@@ -56,8 +56,10 @@ async def prepare(conn: Connection, model: ModelChoice) -> None:
             change = "update agent.agent set model = %s where name = any (%s) and model <> %s"
             await conn.execute(change, [spec.name, list(_CAST), spec.name])
             return
+        # The scripts set a path, as for psql, and names in them are found by it.
+        await conn.execute("set walagent.search_path = ''")
         quoted = Literal(spec.name).as_string(conn)
         for name in _SCRIPTS:
             text = scripts().joinpath(name).read_text("utf-8")
             await conn.execute(text.replace(":'model'", quoted).encode())
-        await conn.execute("reset search_path")
+        await conn.execute(f"reset all; {RENEW}".encode())

@@ -57,10 +57,13 @@ _TYPES: Final = _words(
 )
 
 
-def without_literals(text: str) -> tuple[str, int]:
+def without_literals(text: str, *, nulls: bool = False) -> tuple[str, int]:
     """Return a statement with parameters in place of its string literals, and their number.
 
     A literal of a type that the grammar names, as in `interval '1 day'`, is kept.
+
+    Args:
+        nulls: put NULL in their place, for a statement that takes no parameters.
 
     Raises:
         StatementRefusedError: it has parameters.
@@ -75,7 +78,8 @@ def without_literals(text: str) -> tuple[str, int]:
             continue
         count += 1
         name = _type_name(out)
-        out.append(f" cast(${count} as {name}) " if name else f" ${count} ")
+        given = "null" if nulls else f"${count}"
+        out.append(f" cast({given} as {name}) " if name else f" {given} ")
     return " ".join(out), count
 
 

@@ -15,6 +15,7 @@ from psycopg import AsyncClientCursor, AsyncConnection
 from psycopg.sql import SQL, Identifier
 
 from walagent.errors import WalagentError
+from walagent.guard.literals import without_literals
 from walagent.message import Json
 from walagent.replication.sinks import Table
 from walagent.store.queries import query
@@ -229,11 +230,11 @@ def bound(conn: AsyncConnection[Any], definition: QueryDefinition) -> str:
 async def code_of_others(conn: AsyncConnection[Any], definition: QueryDefinition) -> str | None:
     """Name something in a query that is not walagent's or PostgreSQL's, without planning it.
 
-    Planning could execute code of its owner.
+    Planning could execute code of its owner, and so could the conversion of a literal.
     """
     async with conn.transaction(force_rollback=True):
         await conn.execute("set local search_path = pg_catalog")
-        text = bound(conn, definition)
+        text, _ = without_literals(bound(conn, definition), nulls=True)
         await conn.execute(f"create temp view walagent_shape as select * from ({text}) q".encode())  # noqa: S608 - of the server
         row = await (await conn.execute(query("code_of_others"))).fetchone()
     return row[0] if row else None

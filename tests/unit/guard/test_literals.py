@@ -38,6 +38,12 @@ def test_literals_are_replaced(text: str, expected: str) -> None:
     assert count == expected.count("$") - expected.count("a$b$c") * 2
 
 
+def test_literals_become_nulls() -> None:
+    """Where a statement takes no parameters."""
+    found, count = without_literals("select 'a', _tag '{x}'", nulls=True)
+    assert (" ".join(found.split()), count) == ("select null , cast(null as _tag)", 2)
+
+
 def test_a_statement_with_parameters_is_refused() -> None:
     """They would be confused with ours."""
     with pytest.raises(StatementRefusedError):
