@@ -71,6 +71,7 @@ async def fill(place: Place) -> None:
     """Put the shop into it, and make the analyst."""
     with translating():
         async with await connect(place.dsn, application="walagent eval") as conn:
+            await conn.execute("set search_path = public")  # the database is ours alone
             await load_shop(conn)
             await make_analyst(conn, place.role)
 
@@ -80,5 +81,5 @@ async def fingerprint(conn: AsyncConnection[Any]) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
     for name, _ in the_shop().tables():
         asked = sql.SQL("select count(*), sum(hashtextextended(t::text, 0)) from {} as t")
-        found += await (await conn.execute(asked.format(sql.Identifier(name)))).fetchall()
+        found += await (await conn.execute(asked.format(sql.Identifier("public", name)))).fetchall()
     return found

@@ -41,6 +41,15 @@ create domain dev.tags as dev.tag[];
 create domain dev.indirect as text check (value::dev.tag is not null);
 create domain dev.hidden as text
     check (query_to_xml('select dev.said()', true, true, '') is not null);
+create domain dev.parsed as text
+    check (domain_in('x'::cstring, 'dev.tag'::regtype::oid, -1) is not null);
+create type dev.mood as enum ('glad');
+create function dev.shown(dev.mood) returns json language sql
+    as $$ select to_json(dev.said()) $$;
+create cast (dev.mood as json) with function dev.shown(dev.mood);
+create domain dev.made as text check (to_jsonb('glad'::dev.mood) is not null);
+create type dev."İnt" as (inside dev.tag);
+create type dev.nchar as (inside dev.tag);
 create domain dev.number as numeric check (dev.said());
 create type dev.holder as (inside dev.tag);
 create type dev.outer as (a int, holders dev.holder[]);
@@ -67,6 +76,12 @@ CONSTANTS = (
     "'{vip}'::tag_of_tag[] is not null",
     "'{vip}'::indirect[] is not null",
     "'{vip}'::hidden[] is not null",
+    "'{x}'::parsed[] is not null",
+    "'{x}'::made[] is not null",
+    "İnt '(vip)' is not null",
+    "dev.N'(vip)' is not null",
+    "array['x'::tag] is distinct from '{vip}'",
+    "'{vip}' is not distinct from null::tag[]",
     "'(vip)'::holder is not null",
     "'{(vip)}'::holder[] is not null",
     "'(1,\"{(vip)}\")'::outer is not null",
@@ -84,6 +99,8 @@ OF_COLUMNS = (
     "new.tags = '{vip}'",
     "coalesce(new.held, '(vip)') is not null",
     "new.tags[1:2] <> '{}'",
+    "new.tags is distinct from '{vip}'",
+    "'{vip}' is not distinct from (new.tags)",
 )
 NODES = '[{"name": "r", "kind": "router"}, {"name": "b", "kind": "human", "prompt": "hi"}]'
 CREATE = "select agent.create_workflow('w', %s, %s, run_as => %s)"

@@ -5,7 +5,7 @@ import re
 import psycopg
 from psycopg import AsyncConnection
 
-from tests.helpers.database import rows, run_all, value
+from tests.helpers.database import DESK, rows, run_all, value
 from tests.helpers.traps import TRAPS
 from walagent.store.install.compat import install_pgagentos
 
@@ -80,3 +80,13 @@ async def test_nobody_is_trapped_by_names_on_the_search_path(conn: AsyncConnecti
                 if error.sqlstate == "EVIL1":
                     trapped.append((str(function), str(error)))
     assert trapped == []
+
+
+async def test_a_path_that_is_stored_has_no_temporary_schema(conn: AsyncConnection) -> None:
+    """The next session that has it is that of somebody else."""
+    await run_all(
+        conn,
+        DESK + "create temp table mine (); set search_path = public, pg_temp;"
+        "select agent.attach('support_tickets', 'name=desk, model=fake, tools=[refund_user]')",
+    )
+    assert await value(conn, "select search_path from agent.attachment") == "public"

@@ -317,9 +317,12 @@ async def test_a_person_is_asked_for_each_attachment(scene: tuple[Place, Applica
         "wal",
         "resync",
         to=[
-            ("item on item (insert, update): skip, all, since:updated_at [skip]:", "since:note"),
+            (
+                "item on public.item (insert, update): skip, all, since:updated_at [skip]:",
+                "since:note",
+            ),
             ('has no time column "note"', ""),
-            ("other on keyless (insert): skip [skip]:", "all"),
+            ("other on public.keyless (insert): skip [skip]:", "all"),
             ("has no primary key", "skip"),
             ("Create a new slot? [y/N]:", "y"),
         ],

@@ -333,6 +333,14 @@ async def encoded(request: pytest.FixtureRequest, server: str) -> AsyncIterator[
         admin.execute(f"drop database {name} with (force)".encode())
 
 
+@asynccontextmanager
+async def application(dsn: str) -> AsyncIterator[AsyncConnection]:
+    """A connection of the application, which reads JSON exactly."""
+    async with await connect(dsn) as conn:
+        await conn.execute("set search_path = public")
+        yield conn
+
+
 def of(*encodings: str) -> pytest.MarkDecorator:
     """Run a test in a database of each of these encodings."""
     return pytest.mark.parametrize("encoded", encodings, indirect=True)
@@ -345,7 +353,7 @@ MODEL = "insert into agent.model (name, provider, model_id) values ('fake', 'scr
 @pytest.mark.parametrize("plugin", PLUGINS)
 async def test_text_is_text_in_every_encoding(encoded: str, plugin: str) -> None:
     """Of names, values, conditions, prompts and answers: what was written is what is read."""
-    async with await connect(encoded) as conn:
+    async with application(encoded) as conn:
         encoding = await value(conn, "select getdatabaseencoding()")
         word, name = ("日本", "表") if encoding == "EUC_JP" else ("größer £", "Straße")
         await run_all(
@@ -375,7 +383,7 @@ async def test_text_is_text_in_every_encoding(encoded: str, plugin: str) -> None
 @pytest.mark.parametrize("plugin", PLUGINS)
 async def test_bytes_that_are_no_text_stop_nobody(encoded: str, plugin: str) -> None:
     """A condition sees them as they are, a model and a person as they can be written."""
-    async with await connect(encoded) as conn:
+    async with application(encoded) as conn:
         await run_all(
             conn,
             MODEL + "create table t (id int primary key, name text, doc jsonb, answer text);"
@@ -443,7 +451,7 @@ CONDITIONS = {
 @of("SQL_ASCII")
 async def test_what_no_model_could_read_is_refused_or_written_out(encoded: str) -> None:
     """A prompt is refused at attach; a tool's answer is told with its bytes written out."""
-    async with await connect(encoded) as conn:
+    async with application(encoded) as conn:
         await run_all(
             conn,
             MODEL + "create table t (id int primary key);"
@@ -466,7 +474,7 @@ async def test_what_no_model_could_read_is_refused_or_written_out(encoded: str) 
 @of("LATIN1")
 async def test_a_model_may_say_what_the_database_has_no_letters_for(encoded: str) -> None:
     """Its words are kept with what is missing written out; what a tool would write is refused."""
-    async with await connect(encoded) as conn:
+    async with application(encoded) as conn:
         await run_all(conn, MODEL + "create table t (id int primary key, answer text)")
         answers = [call("update_row", answer="5 €"), call("update_row", answer="5 £"), "done … 🦆"]
         async with daemon(conn, encoded, answers) as d:

@@ -12,6 +12,7 @@ create or replace function agent_internal.is_one_expression(_text text)
     language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 declare
     _depth integer := 0;
@@ -45,6 +46,7 @@ create or replace function agent_internal.view_text(_view regclass, _head text, 
     language plpgsql
     stable
     set search_path = ''
+    set standard_conforming_strings = on
     set datestyle = 'ISO, MDY'
     set intervalstyle = 'postgres'
     set bytea_output = 'hex'
@@ -67,6 +69,7 @@ create or replace function agent_internal.view_condition(_view regclass, _relati
     language plpgsql
     stable
     set search_path = ''
+    set standard_conforming_strings = on
 as $$
 declare
     _tail constant text := (case when current_setting('server_version_num')::integer < 160000 then '_1' else '' end);

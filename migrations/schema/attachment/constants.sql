@@ -14,6 +14,7 @@ create or replace function agent_internal.without_constants(_expression text)
     language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
 declare
     -- Words after which an expression starts: what precedes another string is its type.
@@ -23,6 +24,8 @@ declare
     -- Words that end a type of the grammar: never one of a user, unless qualified.
     _types constant text[] := '{bigint,bit,boolean,char,character,dec,decimal,float,int,integer,interval,nchar,numeric,precision,real,smallint,'
         'time,timestamp,varchar}';
+    -- PostgreSQL compares nothing with a plain NULL; a collation is discarded, and keeps the comparison.
+    _null constant text := case when _expression ~* '\mdistinct\s+from\M' then ' (null collate pg_catalog."C") ' else ' null ' end;
     _out   text := '';
     _token text;
     _seen  text[] := '{}';     -- the tokens before
@@ -39,9 +42,11 @@ begin
         if _token ~ '^[ \t\n\r\f\v]' then
             _out := _out || _token;
             continue;
+        elsif _token ~ '^[nN]''' and _seen[cardinality(_seen)] = '.' then
+            raise exception 'expected a name: %', left(_token, 100) using errcode = '42601';  -- PostgreSQL reads nchar '...'
         elsif _token ~ '^([uU]&)?''' then
             _last := cardinality(_seen);
-            if _seen[_last] = ')' then  -- a precision: timestamp(3) '…'
+            if _seen[_last] = ')' then  -- a precision: timestamp(3) '...'
                 _last := coalesce((select max(n) from unnest(_seen) with ordinality x (t, n) where t = '('), 0) - 1;
             end if;
             if not coalesce(case
@@ -50,7 +55,7 @@ begin
                     when _seen[_last] = 'zone' then _seen[_last - 1] = 'time' and _seen[_last - 2] in ('with', 'without')
                     else _seen[_last] = any (_types) and _seen[_last - 1] is distinct from '.' end, false) then
                 _last := cardinality(_seen);
-                _token := ' null ';
+                _token := _null;
                 if _seen[_last] ~ '^([^\x01-\x40\x5b-\x5e\x60\x7b-\x7f]|")' and _seen[_last] <> all (_before) then
                     _first := _last;
                     while _seen[_first - 1] = '.' and _seen[_first - 2] ~ '^([^\x01-\x40\x5b-\x5e\x60\x7b-\x7f]|")' loop
@@ -61,7 +66,8 @@ begin
                 end if;
             end if;
         end if;
-        _seen := _seen || case when _token ~ '"' then _token else lower(_token) end;
+        -- As the parser: of letters beyond ASCII, none becomes another.
+        _seen := _seen || case when _token ~ '"' then _token else lower(_token collate "C") end;
         _at := _at || length(_out) + 1;
         _out := _out || _token;
     end loop;
@@ -76,6 +82,7 @@ create or replace function agent_internal.code_in_tree(_tree text)
     language sql
     stable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
     select format('call %s', p.oid::regprocedure)
       from regexp_matches(_tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)', 'g') m
@@ -93,6 +100,24 @@ as $$
      limit 1
 $$;
 
+-- As code_in_tree(), for the check of a domain, which is executed as the reader of a value, and on a path of somebody else:
+-- functions of extensions find names by it, text becomes a value of any type, and JSON is made by casts of the types' owners.
+create or replace function agent_internal.code_in_check(_tree text)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
+as $$
+    select coalesce(agent_internal.code_in_tree(_tree),
+                    (select format('call %s', p.oid::regprocedure)
+                       from regexp_matches(_tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)', 'g') m
+                            join pg_proc p on p.oid = m[1]::oid
+                      where p.pronamespace <> 'pg_catalog'::regnamespace or p.proname ~ 'json'
+                         or 'cstring'::regtype = any (p.proargtypes::oid[]) or 'internal'::regtype = any (p.proargtypes::oid[])
+                      limit 1))
+$$;
+
 -- One of some types whose input function executes code of others, and a second line that tells which; NULL: none.
 --
 -- That is the check of a domain, in the type or in what it is built on: only superusers create other functions of types.
@@ -101,6 +126,7 @@ create or replace function agent_internal.code_of_types(_types oid[])
     language sql
     stable
     set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
 as $$
     with recursive part (type, oid) as (
         select t, t from unnest(_types) t
@@ -129,7 +155,7 @@ as $$
     select format(E'%s\nTo read a value, PostgreSQL would %s for %s.', p.type::regtype, f.code, p.oid::regtype)
       from part p
            join pg_constraint c on c.contypid = p.oid and c.contype = 'c'
-           cross join lateral agent_internal.code_in_tree(c.conbin::text) f (code)
+           cross join lateral agent_internal.code_in_check(c.conbin::text) f (code)
      where f.code is not null
      limit 1
 $$;
@@ -143,6 +169,7 @@ create or replace function agent_internal.check_constants(_head text, _expressio
     language plpgsql
     set search_path = pg_catalog, pg_temp
     set standard_conforming_strings = on
+    set transform_null_equals = off
 as $$
 declare
     _statement constant text := concat(_head, agent_internal.without_constants(_expression), _tail);

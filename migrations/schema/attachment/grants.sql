@@ -23,6 +23,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.fits_type(oid, oid)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_visibility(regclass, text[], name)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.checked_attachment(text, agent.attachment, agent.attachment, name[])', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.code_in_check(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.code_in_tree(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.code_of_types(oid[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.column_drift(regclass, jsonb)', 'execute', '{runner}'),

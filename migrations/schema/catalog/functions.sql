@@ -189,14 +189,16 @@ $$;
 -- The search_path of the schemas that a caller passes as agent_internal.schemas_of_caller().
 --
 -- A function whose names mean what they mean for its caller has the body `begin atomic`, which binds its own names when it
--- is created, and passes the schemas on: a function that kept the search_path would call the caller's operators.
+-- is created, and passes the schemas on: a function that kept the search_path would call the caller's operators.  The
+-- temporary schema of a session is that of another one later.
 create or replace function agent_internal.path_of(_schemas name[])
     returns text
     language sql
     immutable
     set search_path = pg_catalog, pg_temp
     set quote_all_identifiers = off
-as $$ select coalesce(string_agg(quote_ident(s), ', ' order by n), '') from unnest(_schemas) with ordinality as x (s, n) $$;
+as $$ select coalesce(string_agg(quote_ident(s), ', ' order by n), '') from unnest(_schemas) with ordinality as x (s, n)
+    where s !~ '^pg_temp' $$;
 
 -- The relation of a name in these schemas, or NULL.
 create or replace function agent_internal.relation_named(_name text, _schemas name[])

@@ -144,6 +144,7 @@ declare
     _key       constant bytea := (select s.key from agent_internal.secret s);
     _arguments constant jsonb := agent_internal.meant_arguments(_tool, _given) || coalesce((select jsonb_object_agg(b.key, coalesce(_turn.change #> array['new', b.value], 'null'))
                                                        from jsonb_each_text(_tool -> 'bind') b), '{}');
+    _settings  constant jsonb := agent_internal.settings_of_session();
     _request   text;
     _content   jsonb;
 begin
@@ -155,8 +156,43 @@ begin
         'worker', (select r.oid::bigint from pg_roles r where r.rolname = _def ->> 'attached_by'))::text;
     _content := agent_signed.call_tool(_request, sha256(_key || sha256(_key || convert_to('call ' || _request, 'utf8'))));
     perform agent_internal.refuse_late_triggers();
+    perform agent_internal.refuse_other_settings(_settings);
     perform agent_internal.act_again(_identity);
     return _content;
+end;
+$$;
+
+-- What somebody can set in a session, and whether statements mean the same afterwards.
+create or replace function agent_internal.settings_of_session()
+    returns jsonb
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select jsonb_object_agg(s.name, s.setting) || jsonb_build_object('walagent.search_path', current_setting('walagent.search_path', true))
+      from pg_settings s
+     where s.context in ('user', 'superuser') and s.name !~ '^transaction_|_timeout$'
+$$;
+
+-- Refuse a transaction whose code of others has set something for the session, which is a person's: the search_path would
+-- lead what she types next to operators of others.
+--
+-- Raises WA027; the call is then rolled back with all that it did.
+create or replace function agent_internal.refuse_other_settings(_before jsonb)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _name text;
+begin
+    select n.key into _name from jsonb_each(agent_internal.settings_of_session()) n
+     where n.value is distinct from _before -> n.key order by n.key limit 1;
+    if found then
+        raise exception 'a SQL tool may not set "%" for the session', _name
+            using errcode = 'WA027', hint = 'Set it for the function: alter function ... set ..., or set_config(..., true).';
+    end if;
 end;
 $$;
 

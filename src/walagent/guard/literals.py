@@ -8,6 +8,7 @@ literal of a type that the grammar itself names.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from walagent.errors import StatementRefusedError
@@ -70,7 +71,12 @@ def without_literals(text: str, *, nulls: bool = False) -> tuple[str, int]:
     """
     out: list[str] = []
     count = 0
-    for kind, token in tokens(text):
+    found = list(tokens(text))
+    words = [token.lower() for _, token in found]
+    # PostgreSQL compares nothing with a plain NULL; a collation is discarded, but keeps the rest.
+    compared = ("distinct", "from") in pairwise(words)
+    null = '(null collate pg_catalog."C")' if compared else "null"
+    for kind, token in found:
         if kind == "parameter":
             raise StatementRefusedError("parameters are not allowed")
         if kind != "text" or _is_of_grammar(out):
@@ -78,7 +84,7 @@ def without_literals(text: str, *, nulls: bool = False) -> tuple[str, int]:
             continue
         count += 1
         name = _type_name(out)
-        given = "null" if nulls else f"${count}"
+        given = null if nulls else f"${count}"
         out.append(f" cast({given} as {name}) " if name else f" {given} ")
     return " ".join(out), count
 

@@ -83,8 +83,8 @@ async def test_it_says_what_a_planner_must_know(
     said = await text(reader, dsn)
     assert "table public.visitor, about 40 rows: Whoever comes by." in said
     assert "  id bigint key\n" in said
-    assert "  feeling mood[] one of good, bad\n" in said
-    assert "  share percent CHECK (((VALUE >= 0) AND (VALUE <= 100)))\n" in said
+    assert "  feeling public.mood[] one of good, bad\n" in said
+    assert "  share public.percent CHECK (((VALUE >= 0) AND (VALUE <= 100)))\n" in said
     assert '  "Home Town" text\n' in said
     assert "  unique (code)\n" in said
     assert "CHECK ((tier <> ''::text))" in said

@@ -108,7 +108,7 @@ async def test_maintain_is_a_right_to_write(reader: AsyncConnection, conn: Async
     if conn.info.server_version < 170000:
         pytest.skip("this server has no MAINTAIN")
     await run_all(conn, f"grant maintain on customer to {reader.info.user}")
-    with pytest.raises(PreconditionError, match="MAINTAIN on public.customer"):
+    with pytest.raises(PreconditionError, match=r"MAINTAIN on public\.customer"):
         await check_role(reader)
 
 
@@ -122,7 +122,7 @@ async def test_a_member_of_a_role_that_writes_is_refused(
         f"create role {me}_w; alter table written owner to {me}_w; alter role {me} noinherit;"
         f"grant {me}_w to {me}",
     )
-    with pytest.raises(PreconditionError, match="owns public.written"):
+    with pytest.raises(PreconditionError, match=r"owns public\.written"):
         await check_role(reader)
     await run_all(conn, f"alter table written owner to current_user; drop role {me}_w")
 

@@ -381,4 +381,4 @@ async def test_what_is_missing_is_said_at_the_start(
         await run_all(conn, f"grant insert on customer to {on.role}")
         ended = await on.types("serve", "mcp")
         assert (ended.code, ended.out) == (3, "")
-        assert "can write to customer" in ended.err
+        assert "can write to public.customer" in ended.err

@@ -148,3 +148,15 @@ async def test_a_connection_that_was_closed_while_it_rested_is_not_given_out(
         await asyncio.sleep(2.1)
         async with pool.connection() as own:
             assert await value(own, "select pg_backend_pid()") != first
+
+
+async def test_a_session_of_the_application_keeps_its_path(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Through a pooler, a command that lists has the session that the application has next."""
+    await run_all(conn, "create table public.ticket (id bigint primary key)")
+    with pgbouncer(dsn, tmp_path, mode="transaction") as through:
+        User(tmp_path, through).types("agents", "list").worked()
+        async with await AsyncConnection.connect(through, autocommit=True) as application:
+            await application.execute("insert into ticket values (1)")
+            assert await value(application, "show search_path") == '"$user", public'

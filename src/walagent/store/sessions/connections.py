@@ -28,14 +28,16 @@ _LATER: Final = {
     "restrict_nonsystem_relation_kind": ("", ""),
     "session_replication_role": ("origin", _MAY_SET),
 }
-# What each session has beside its options, which RESET takes away.  The path comes first: before, a
-# name or operator could be that of others, so none is used.  The login's own path is kept, by which
-# agent_internal.schemas_of_caller() finds the names that people give.
-RENEW: Final = (
-    "select pg_catalog.set_config('walagent.search_path',"
+# No name of ours is found by the login's path.  It is kept for the names that people give, which
+# agent_internal.schemas_of_caller() finds.
+_PIN: Final = (
+    "pg_catalog.set_config('walagent.search_path',"
     " pg_catalog.current_setting('search_path'), false),"
-    f" pg_catalog.set_config('search_path', '{OWN_PATH['search_path']}', false); "
-) + ", ".join([
+    f" pg_catalog.set_config('search_path', '{OWN_PATH['search_path']}', false)"
+)
+# What each session has beside its options, which RESET takes away.  The path comes first: before, a
+# name or operator could be that of others, so none is used.
+_REST: Final = ", ".join([
     "select pg_catalog.set_config('datestyle', 'ISO', false)",
     "pg_catalog.set_config('intervalstyle', 'postgres', false)",
     (
@@ -48,6 +50,7 @@ RENEW: Final = (
         for name, (value, may_set) in _LATER.items()
     ),
 ])  # fmt: skip
+RENEW: Final = f"select {_PIN}; {_REST}"
 
 
 _RESTED: Final = 2.0  # seconds
@@ -67,13 +70,15 @@ async def _configure(conn: AsyncConnection[Any]) -> None:
     A stricter setting (remote_apply) is kept.  Times are formatted as psycopg parses them; the
     order of date fields (DMY, MDY) is kept too.
 
-    Behind a pooler, nothing is prepared by name: the next statement can have another session.
+    Behind a pooler, which sends a PID of its own, nothing is prepared by name, and the path is
+    left: the next statement can have another session, and this one another user.
     """
     _prepare(conn)
-    cursor = await conn.execute(f"{RENEW}, pg_catalog.pg_backend_pid()".encode())
-    cursor.nextset()
+    own = f"pg_catalog.pg_backend_pid() operator(pg_catalog.=) {conn.info.backend_pid}"
+    pin = f"case when {own} then pg_catalog.concat({_PIN}) end"
+    cursor = await conn.execute(f"select {own}, {pin}; {_REST}".encode())
     row = await cursor.fetchone()
-    if row is None or row[-1] != conn.info.backend_pid:  # a pooler sends a PID of its own
+    if row is None or not row[0]:
         conn.prepare_threshold = None
 
 
