@@ -166,7 +166,7 @@ await page.fill("#f-bind", "ticket_id=id");
 await page.fill("#f-approve", "refund_customer");
 await page.click("button[type=submit]");
 await page.waitForURL(/\/agents\/closer$/);
-await page.waitForSelector("h2:has-text('closer on ticket')");
+await page.waitForSelector("h2:has-text('closer on public.ticket')");
 await check(page, "attached");
 await page.click("button:has-text('Detach')");
 await check(page, "detach");

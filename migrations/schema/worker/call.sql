@@ -174,8 +174,8 @@ as $$
      where s.context in ('user', 'superuser') and s.name !~ '^transaction_|_timeout$'
 $$;
 
--- Refuse a transaction whose code of others has set something for the session, which is a person's: the search_path would
--- lead what she types next to operators of others.
+-- Refuse a transaction whose code of others has set something for the session, which is a person's: what she types next would
+-- mean something else.  Of the search_path, which each function of ours sets for itself, this is not seen.
 --
 -- Raises WA027; the call is then rolled back with all that it did.
 create or replace function agent_internal.refuse_other_settings(_before jsonb)

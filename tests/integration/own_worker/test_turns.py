@@ -435,15 +435,14 @@ async def test_arguments_mean_what_the_schema_says(conn: AsyncConnection, dsn: s
 async def test_a_tool_leaves_the_session_of_the_worker_as_it_is(
     conn: AsyncConnection, dsn: str
 ) -> None:
-    """What the worker types next would find operators of others."""
+    """What the worker types next would mean something else."""
     async with desk(conn, dsn) as d:
-        before = await value(d.worker, "show search_path")
         await run_all(
             conn,
             """
             create or replace function add_note(text text) returns text language plpgsql as $$
             begin
-                perform set_config('search_path', 'evil, pg_catalog', false);
+                perform set_config('transform_null_equals', 'on', false);
                 return text;
             end $$
             """,
@@ -455,4 +454,4 @@ async def test_a_tool_leaves_the_session_of_the_worker_as_it_is(
             turn,
             state="WA027",
         )
-        assert await value(d.worker, "show search_path") == before
+        assert await value(d.worker, "show transform_null_equals") == "off"
