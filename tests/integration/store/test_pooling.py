@@ -160,3 +160,16 @@ async def test_a_session_of_the_application_keeps_its_path(
         async with await AsyncConnection.connect(through, autocommit=True) as application:
             await application.execute("insert into ticket values (1)")
             assert await value(application, "show search_path") == '"$user", public'
+
+
+@pytest.mark.parametrize(
+    ("path", "schemas"), [("", []), ("public", ["public"]), ('"a,b",nowhere', ["a,b"])]
+)
+async def test_names_that_people_give_are_found_by_the_path_of_their_login(
+    conn: AsyncConnection, dsn: str, path: str, schemas: list[str]
+) -> None:
+    """Of ours, none is: the session has another path."""
+    await run_all(conn, 'create schema "a,b"')
+    async with await connect(make_conninfo(dsn, options=f"-csearch_path={path}")) as own:
+        assert await value(own, "show search_path") == "pg_catalog,pg_temp"
+        assert await value(own, "select agent_internal.schemas_of_caller()::text[]") == schemas

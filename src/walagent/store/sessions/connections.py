@@ -29,10 +29,10 @@ _LATER: Final = {
     "session_replication_role": ("origin", _MAY_SET),
 }
 # No name of ours is found by the login's path.  It is kept for the names that people give, which
-# agent_internal.schemas_of_caller() finds.
+# agent_internal.schemas_of_caller() finds; with a space, so that an empty one is not as none.
 _PIN: Final = (
     "pg_catalog.set_config('walagent.search_path',"
-    " pg_catalog.current_setting('search_path'), false),"
+    " pg_catalog.concat(pg_catalog.current_setting('search_path'), ' '), false),"
     f" pg_catalog.set_config('search_path', '{OWN_PATH['search_path']}', false)"
 )
 # What each session has beside its options, which RESET takes away.  The path comes first: before, a
