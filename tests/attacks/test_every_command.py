@@ -28,6 +28,7 @@ from tests.helpers.database import role, run_all, until
 from tests.helpers.live import no_shapes
 from tests.helpers.owned_table import OwnedTable, owned_table
 from tests.helpers.people import token_of
+from tests.helpers.traps import NOTED_TRAPS
 from tests.integration.cli.user import User
 from walagent.app.console import make_api
 from walagent.cli.commands import COMMANDS, Command, Entry, Group
@@ -47,7 +48,6 @@ PLAN = call(
     steps=[{"id": "a", "type": "SQL", "description": "n", "tool_input": {"query": COUNT}}],
 )
 ANSWER = call("answer", text="Many.", caveats=[])
-TRAPS = Path(__file__).parents[1] / "helpers" / "traps.sql"
 THREAD = "00000000-0000-4000-8000-0000000000bb"
 CONFIG = """
 replication: {{slot: {slot}}}
@@ -185,7 +185,7 @@ async def attacked(
         text = CONFIG.format(slot=slot, port=port, reader=reader, secret=SECRET)
         user.writes(text)
         user.types("init", DATABASE_URL=dsn)
-        await conn.execute(TRAPS.read_bytes())
+        await conn.execute(NOTED_TRAPS.encode())
         path = sql.SQL("alter database {} set search_path = evil, pg_catalog, public")
         await conn.execute(path.format(sql.Identifier(conn.info.dbname)))
         with user.starts("run", "--no-apply") as started:

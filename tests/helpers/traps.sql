@@ -31,7 +31,7 @@ begin
         union all
         select proname, prorettype, proretset, proargtypes::oid[],
                format('pg_catalog.%I(%s)', proname, (select string_agg('$' || n, ', ') from generate_series(1, pronargs) n)), null
-          from pg_proc where pronamespace = 'pg_catalog'::regnamespace and prokind = 'f' and provariadic = 0
+          from pg_proc where pronamespace = 'pg_catalog'::regnamespace and prokind in ('f', 'a') and provariadic = 0
     loop
         select string_agg(pg_temp.t(t), ', ' order by n) into _args from unnest(_one.types) with ordinality x (t, n);
         begin

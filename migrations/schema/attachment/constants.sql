@@ -77,7 +77,10 @@ $$;
 
 -- What a parsed expression calls that is volatile, or belongs neither to PostgreSQL nor to an extension; NULL: nothing.
 -- Some functions of PostgreSQL look at the session or execute SQL from text.
-create or replace function agent_internal.code_in_tree(_tree text)
+--
+-- Args: _of_check: it is the check of a domain, which is executed as the reader of a value, and on a path of somebody else:
+--   functions of extensions find names by it, text becomes a value of any type, and JSON is made by casts of the types' owners.
+create or replace function agent_internal.code_in_tree(_tree text, _of_check boolean default false)
     returns text
     language sql
     stable
@@ -91,6 +94,8 @@ as $$
         or p.pronamespace <> 'pg_catalog'::regnamespace
            and not (exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
                     and (select rolsuper from pg_roles o where o.oid = p.proowner))
+        or _of_check and (p.pronamespace <> 'pg_catalog'::regnamespace or p.proname ~ 'json'
+                          or p.proargtypes::oid[] && array['cstring'::regtype::oid, 'internal'::regtype::oid])
     union all
     select format('use operator %s', o.oid::regoperator)
       from regexp_matches(_tree, ':opno (\d+)', 'g') m
@@ -98,24 +103,6 @@ as $$
      where o.oprnamespace <> 'pg_catalog'::regnamespace
        and not exists (select from pg_depend d where d.classid = 'pg_operator'::regclass and d.objid = o.oid and d.deptype = 'e')
      limit 1
-$$;
-
--- As code_in_tree(), for the check of a domain, which is executed as the reader of a value, and on a path of somebody else:
--- functions of extensions find names by it, text becomes a value of any type, and JSON is made by casts of the types' owners.
-create or replace function agent_internal.code_in_check(_tree text)
-    returns text
-    language sql
-    stable
-    set search_path = pg_catalog, pg_temp
-    set standard_conforming_strings = on
-as $$
-    select coalesce(agent_internal.code_in_tree(_tree),
-                    (select format('call %s', p.oid::regprocedure)
-                       from regexp_matches(_tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)', 'g') m
-                            join pg_proc p on p.oid = m[1]::oid
-                      where p.pronamespace <> 'pg_catalog'::regnamespace or p.proname ~ 'json'
-                         or 'cstring'::regtype = any (p.proargtypes::oid[]) or 'internal'::regtype = any (p.proargtypes::oid[])
-                      limit 1))
 $$;
 
 -- One of some types whose input function executes code of others, and a second line that tells which; NULL: none.
@@ -155,7 +142,7 @@ as $$
     select format(E'%s\nTo read a value, PostgreSQL would %s for %s.', p.type::regtype, f.code, p.oid::regtype)
       from part p
            join pg_constraint c on c.contypid = p.oid and c.contype = 'c'
-           cross join lateral agent_internal.code_in_check(c.conbin::text) f (code)
+           cross join lateral agent_internal.code_in_tree(c.conbin::text, true) f (code)
      where f.code is not null
      limit 1
 $$;

@@ -83,7 +83,7 @@ async def copy_attachment(conn: Connection, name: str, draft: Mapping[str, Json]
     attachment = (await applying.current(conn, "attachment"))[name]
     agent = (await applying.current(conn, "agent"))[attachment["agent"]]
     await conn.execute(
-        "select set_config('walagent.search_path', search_path, true) from agent.attachment"
+        "select set_config('walagent.search_path', search_path || ' ', true) from agent.attachment"
         " where tenant = agent.current_tenant() and name = %s",
         [name],
     )
