@@ -69,10 +69,11 @@ begin
         _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(
             case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, ''), 'done'), 65536));
         _content := agent_internal.checked_result(_checked, _content);
-    exception when others or assert_failure then
+    exception when others or assert_failure or query_canceled then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                                 _detail = pg_exception_detail, _hint = pg_exception_hint;
-        if _state ~ '^(08|40|53|57P|55P03)' or not _is_tool then
+        if _state ~ '^(08|40|53|57P|57014|55P03)' or not _is_tool then
+            perform agent_internal.drop_statements();
             raise;
         end if;
         _lost := agent_internal.drift_of_run(_run, _state);

@@ -144,7 +144,8 @@ declare
     _key       constant bytea := (select s.key from agent_internal.secret s);
     _arguments constant jsonb := agent_internal.meant_arguments(_tool, _given) || coalesce((select jsonb_object_agg(b.key, coalesce(_turn.change #> array['new', b.value], 'null'))
                                                        from jsonb_each_text(_tool -> 'bind') b), '{}');
-    _settings  constant jsonb := agent_internal.settings_of_session();
+    _session   constant jsonb := agent_internal.session_state();
+    _settings  constant text[] := agent_internal.settings_at_start();
     _request   text;
     _content   jsonb;
 begin
@@ -156,43 +157,85 @@ begin
         'worker', (select r.oid::bigint from pg_roles r where r.rolname = _def ->> 'attached_by'))::text;
     _content := agent_signed.call_tool(_request, sha256(_key || sha256(_key || convert_to('call ' || _request, 'utf8'))));
     perform agent_internal.refuse_late_triggers();
-    perform agent_internal.refuse_other_settings(_settings);
+    perform agent_internal.leave_session(_session, _settings);
     perform agent_internal.act_again(_identity);
     return _content;
 end;
 $$;
 
--- What somebody can set in a session, and whether statements mean the same afterwards.
-create or replace function agent_internal.settings_of_session()
+-- What the session has beside its transaction, by which a later statement of it means something: settings, prepared
+-- statements, temporary objects.
+create or replace function agent_internal.session_state()
     returns jsonb
     language sql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select jsonb_object_agg(s.name, s.setting) || jsonb_build_object('walagent.search_path', current_setting('walagent.search_path', true))
-      from pg_settings s
-     where s.context in ('user', 'superuser') and s.name !~ '^transaction_|_timeout$'
+    select (select jsonb_object_agg(format('setting "%s"', s.name), s.setting) from pg_settings s
+             where s.context in ('user', 'superuser') and s.name !~ '^transaction_|_timeout$')
+           || jsonb_build_object('setting "walagent.search_path"', current_setting('walagent.search_path', true))
+           || (select coalesce(jsonb_object_agg(format('prepared statement "%s"', p.name), concat(p.prepare_time, p.statement)), '{}')
+                 from pg_prepared_statements p)
+           || (select coalesce(jsonb_object_agg('temporary ' || pg_describe_object(d.classid, d.objid, 0), d.objid::bigint), '{}')
+                 from pg_depend d where d.refclassid = 'pg_namespace'::regclass and d.refobjid = pg_my_temp_schema())
 $$;
+comment on function agent_internal.session_state() is 'What a later statement of this session finds there';
 
--- Refuse a transaction whose code of others has set something for the session, which is a person's: what she types next would
--- mean something else.  Of the search_path, which each function of ours sets for itself, this is not seen.
---
--- Raises WA027; the call is then rolled back with all that it did.
-create or replace function agent_internal.refuse_other_settings(_before jsonb)
-    returns void
-    language plpgsql
+-- The settings that the session has as its login, database and connection string have them.
+create or replace function agent_internal.settings_at_start()
+    returns text[]
+    language sql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
+    select array_agg(s.name) from pg_settings s where s.context = 'user' and s.source <> 'session' and s.name !~ '^transaction_'
+$$;
+
+-- Leave the session, which is a person's, without what code of others left in it: what she types next would mean something
+-- else, or execute that code as her.
+--
+-- Temporary objects are dropped where she has none, and settings that she had not set are reset: set_config(..., true) after
+-- set_config(..., false) hides what comes at the commit.  The search_path, which each function of ours sets for itself, is
+-- reset by agent.process_tool_call().
+--
+-- Args: before: session_state(); settings: settings_at_start().
+-- Raises WA027 for the rest; the call is then rolled back with all that it did.
+create or replace function agent_internal.leave_session(_before jsonb, _settings text[])
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
 declare
+    _left jsonb;
     _name text;
 begin
-    select n.key into _name from jsonb_each(agent_internal.settings_of_session()) n
-     where n.value is distinct from _before -> n.key order by n.key limit 1;
+    if pg_my_temp_schema() <> 0 and not exists (select from jsonb_object_keys(_before) k where starts_with(k, 'temporary ')) then
+        execute 'discard temp';
+    end if;
+    _left := agent_internal.session_state();
+    select k into _name from jsonb_object_keys(_before || _left) k where _left -> k is distinct from _before -> k order by k limit 1;
     if found then
-        raise exception 'a SQL tool may not set "%" for the session', _name
+        perform agent_internal.drop_statements();
+        raise exception 'a SQL tool may not leave a % in the session, or change or remove it', _name
             using errcode = 'WA027', hint = 'Set it for the function: alter function ... set ..., or set_config(..., true).';
     end if;
+    perform set_config(n, null, false) from unnest(_settings) n;
+end;
+$$;
+comment on function agent_internal.leave_session(jsonb, text[]) is 'Take back or refuse what code of others left in the session of its caller';
+
+-- Drop the statements that were prepared within the current one, which no rollback does: by a tool.
+create or replace function agent_internal.drop_statements()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _each record;
+begin
+    for _each in select p.name from pg_prepared_statements p where p.from_sql and p.prepare_time >= statement_timestamp() loop
+        execute format('deallocate %I', _each.name);
+    end loop;
 end;
 $$;
 
@@ -225,15 +268,8 @@ begin
 end;
 $$;
 
--- Make a call of a tool, or continue with one that was made.
---
--- Call it alone in its transaction: after a SQL tool, the transaction can write nothing more.
---
--- Args: call_id: the model's, if a turn has equal calls.  usage: tokens of the reply that made the call, as SDKs report them.
--- Returns call_id, and status: `done`: it was carried out in the database, with result and is_error; `ready`: the worker must
--- carry it out with these arguments and record the result; `awaiting_approval`: call again after the decision; `denied`, with reason,
--- which is the result; or the state in which the turn has ended or waits.
-create or replace function agent.process_tool_call(turn bigint, tool text, arguments jsonb, call_id text default null, usage jsonb default null)
+-- As agent.process_tool_call() does, but for the search_path.
+create or replace function agent_internal.process_tool_call(turn bigint, tool text, arguments jsonb, call_id text, usage jsonb)
     returns jsonb
     language plpgsql
     security definer
@@ -256,6 +292,25 @@ begin
     return _made;
 end;
 $$;
+
+-- Make a call of a tool, or continue with one that was made.
+--
+-- Call it alone in its transaction: after a SQL tool, the transaction can write nothing more.
+--
+-- Args: call_id: the model's, if a turn has equal calls.  usage: tokens of the reply that made the call, as SDKs report them.
+-- Returns call_id, and status: `done`: it was carried out in the database, with result and is_error; `ready`: the worker must
+-- carry it out with these arguments and record the result; `awaiting_approval`: call again after the decision; `denied`, with reason,
+-- which is the result; or the state in which the turn has ended or waits.
+create or replace function agent.process_tool_call(turn bigint, tool text, arguments jsonb, call_id text default null, usage jsonb default null)
+    returns jsonb
+    language sql
+begin atomic
+    -- In this order, as each needs the one before.  A path that is not of the session was not set in it.
+    select case when p.source = 'session' then c.made
+                else jsonb_build_array(c.made, set_config('search_path', null, false)) -> 0 end
+      from (select s.source from pg_settings s where s.name = 'search_path') p,
+           lateral agent_internal.process_tool_call(case when p.source is not null then turn end, tool, arguments, call_id, usage) c (made);
+end;
 comment on function agent.process_tool_call(bigint, text, jsonb, text, jsonb) is 'Make a call of a tool in a turn: it is carried out, ready, denied, or awaits an approval';
 
 -- The same, in a turn that the caller holds, as its agent.
