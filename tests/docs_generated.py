@@ -12,6 +12,7 @@ click.  `make docs` writes it, and a test compares:
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from walagent.config.schema import json_schema
 
 PAGES = (ROOT / "docs" / "configuration.md", ROOT / "docs" / "cli.md")
 SHARED = ("--config", "--dsn", "--replication-dsn", "-d", "--token", "--json", "--help", "-h")
+_schema = cache(json_schema)
+
 _BLOCK = re.compile(r"(<!-- generated: (\w+) ([\w -]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _DEFAULT = re.compile(r"\s*Default: (.+)\.$")
 _LIMITS = re.compile(r"(.*?)((?: \[[^]]*\])*)")  # help, then click's limits
@@ -59,7 +62,7 @@ def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
 
 
 def _keys(name: str) -> Table:
-    part = json_schema()["$defs"][name]
+    part = _schema()["$defs"][name]
     required = part.get("required", ())
     rows = (_key(key, found, required=key in required) for key, found in part["properties"].items())
     return ("key", "default", "meaning"), rows
