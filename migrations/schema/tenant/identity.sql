@@ -49,7 +49,7 @@ declare
     _who constant text := jsonb_build_array(_tenant, _principal, to_jsonb(_scopes), _until)::text;
 begin
     perform set_config('walagent.identity',
-                       agent_internal.mac(format('identity %s %s %s', pg_backend_pid(), transaction_timestamp(), _who)) || _who, true);
+                       agent_internal.mac(format('identity %s %s', agent_internal.transaction_name(), _who)) || _who, true);
 end;
 $$;
 comment on function agent_internal.assume(text, name, text[], timestamp with time zone) is 'Act as a principal until the end of the transaction';

@@ -60,6 +60,7 @@ begin
           using _sql, _call -> 'arguments', concat_ws(', ', nullif(_call ->> 'path', ''), 'pg_temp');
         -- A SET by the tool outlasts the search_path of this function: its operators must not be found here.
         perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+        perform set_config('row_security', 'on', true);
         _result := _value::jsonb;
         if (_call -> 'must_find')::boolean and _result is null then
             raise exception 'row does not exist or is not visible to role "%"; nothing was updated', _call ->> 'run_as'
@@ -69,11 +70,10 @@ begin
         _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(
             case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, ''), 'done'), 65536));
         _content := agent_internal.checked_result(_checked, _content);
-    exception when others or assert_failure or query_canceled then
+    exception when others or assert_failure then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                                 _detail = pg_exception_detail, _hint = pg_exception_hint;
-        if _state ~ '^(08|40|53|57P|57014|55P03)' or not _is_tool then
-            perform agent_internal.drop_statements();
+        if _state ~ '^(08|40|53|57P|55P03)' or not _is_tool then
             raise;
         end if;
         _lost := agent_internal.drift_of_run(_run, _state);

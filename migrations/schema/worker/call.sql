@@ -144,8 +144,6 @@ declare
     _key       constant bytea := (select s.key from agent_internal.secret s);
     _arguments constant jsonb := agent_internal.meant_arguments(_tool, _given) || coalesce((select jsonb_object_agg(b.key, coalesce(_turn.change #> array['new', b.value], 'null'))
                                                        from jsonb_each_text(_tool -> 'bind') b), '{}');
-    _session   constant jsonb := agent_internal.session_state();
-    _settings  constant text[] := agent_internal.settings_at_start();
     _request   text;
     _content   jsonb;
 begin
@@ -156,120 +154,68 @@ begin
         'must_find', false, 'relation', null, 'transaction', agent_internal.transaction_name(),
         'worker', (select r.oid::bigint from pg_roles r where r.rolname = _def ->> 'attached_by'))::text;
     _content := agent_signed.call_tool(_request, sha256(_key || sha256(_key || convert_to('call ' || _request, 'utf8'))));
-    perform agent_internal.refuse_late_triggers();
-    perform agent_internal.leave_session(_session, _settings);
     perform agent_internal.act_again(_identity);
     return _content;
 end;
 $$;
 
--- What the session has beside its transaction, by which a later statement of it means something: settings, prepared
--- statements, temporary objects.
-create or replace function agent_internal.session_state()
-    returns jsonb
-    language sql
-    stable
-    set search_path = pg_catalog, pg_temp
-as $$
-    select (select jsonb_object_agg(format('setting "%s"', s.name), s.setting) from pg_settings s
-             where s.context in ('user', 'superuser') and s.name !~ '^transaction_|_timeout$')
-           || jsonb_build_object('setting "walagent.search_path"', current_setting('walagent.search_path', true))
-           || (select coalesce(jsonb_object_agg(format('prepared statement "%s"', p.name), concat(p.prepare_time, p.statement)), '{}')
-                 from pg_prepared_statements p)
-           || (select coalesce(jsonb_object_agg('temporary ' || pg_describe_object(d.classid, d.objid, 0), d.objid::bigint), '{}')
-                 from pg_depend d where d.refclassid = 'pg_namespace'::regclass and d.refobjid = pg_my_temp_schema())
-$$;
-comment on function agent_internal.session_state() is 'What a later statement of this session finds there';
-
--- The settings that the session has as its login, database and connection string have them.
-create or replace function agent_internal.settings_at_start()
-    returns text[]
-    language sql
-    stable
-    set search_path = pg_catalog, pg_temp
-as $$
-    select array_agg(s.name) from pg_settings s where s.context = 'user' and s.source <> 'session' and s.name !~ '^transaction_'
-$$;
-
--- Leave the session, which is a person's, without what code of others left in it: what she types next would mean something
--- else, or execute that code as her.
+-- Refuse to execute tools and policies in this session if the code of somebody can be reached who may not act as its login.
 --
--- Temporary objects are dropped where she has none, and settings that she had not set are reset: set_config(..., true) after
--- set_config(..., false) hides what comes at the commit.  The search_path, which each function of ours sets for itself, is
--- reset by agent.process_tool_call().
+-- They have the rights of their roles, but the session is a person's or a program's: settings, prepared statements and temporary
+-- objects that they leave are found by its next statement, and what they defer is executed at the commit.  PostgreSQL tells too
+-- little of these to take them back, so whose code it can be is asked: that of owners.
 --
--- Args: before: session_state(); settings: settings_at_start().
--- Raises WA027 for the rest; the call is then rolled back with all that it did.
-create or replace function agent_internal.leave_session(_before jsonb, _settings text[])
-    returns void
-    language plpgsql
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _left jsonb;
-    _name text;
-begin
-    if pg_my_temp_schema() <> 0 and not exists (select from jsonb_object_keys(_before) k where starts_with(k, 'temporary ')) then
-        execute 'discard temp';
-    end if;
-    _left := agent_internal.session_state();
-    select k into _name from jsonb_object_keys(_before || _left) k where _left -> k is distinct from _before -> k order by k limit 1;
-    if found then
-        perform agent_internal.drop_statements();
-        raise exception 'a SQL tool may not leave a % in the session, or change or remove it', _name
-            using errcode = 'WA027', hint = 'Set it for the function: alter function ... set ..., or set_config(..., true).';
-    end if;
-    perform set_config(n, null, false) from unnest(_settings) n;
-end;
-$$;
-comment on function agent_internal.leave_session(jsonb, text[]) is 'Take back or refuse what code of others left in the session of its caller';
-
--- Drop the statements that were prepared within the current one, which no rollback does: by a tool.
-create or replace function agent_internal.drop_statements()
-    returns void
-    language plpgsql
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _each record;
-begin
-    for _each in select p.name from pg_prepared_statements p where p.from_sql and p.prepare_time >= statement_timestamp() loop
-        execute format('deallocate %I', _each.name);
-    end loop;
-end;
-$$;
-
--- Refuse a transaction in which code of others could be executed after the trampoline: before PostgreSQL 18, a deferred
--- trigger that was deferred again is executed at the commit, as the login, which is here a principal.
---
--- Raises WA027; the call is then rolled back with all that it did.
-create or replace function agent_internal.refuse_late_triggers()
+-- Raises WA027.
+create or replace function agent_internal.refuse_strangers()
     returns void
     language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _late record;
+    _found record;
 begin
-    if current_setting('server_version_num')::integer >= 180000 then
-        return;
-    end if;
-    select t.tgname, c.oid::regclass as relation into _late
-      from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_roles r on r.oid = c.relowner
-     where t.tgdeferrable and not t.tgisinternal and not r.rolsuper
-       and c.relnamespace not in ('agent'::regnamespace, 'agent_internal'::regnamespace)
+    select o.rolname as owner, pg_describe_object(d.classid, d.objid, 0) as what into _found
+      from pg_shdepend d
+           join pg_roles o on o.oid = d.refobjid and not o.rolsuper
+           cross join lateral pg_identify_object(d.classid, d.objid, 0) i
+     where d.dbid = (select oid from pg_database where datname = current_database())
+       and d.refclassid = 'pg_authid'::regclass and d.deptype = 'o' and d.classid not in ('pg_namespace'::regclass, 'pg_largeobject'::regclass)
+       and o.oid <> (select n.nspowner from pg_namespace n where n.nspname = 'agent_internal')
+       and not pg_has_role(o.oid, session_user, 'member')
+       and i.type <> 'sequence' and coalesce(i.schema, '') not in ('agent', 'agent_internal', 'agent_signed', 'agent_call')
+       and starts_with(i.schema, 'pg_temp') is not true
+     order by d.classid, d.objid
      limit 1;
     if found then
-        raise exception 'SQL tools are not carried out here: trigger "%" of % can be deferred until the commit, and would act as "%"',
-            _late.tgname, _late.relation, session_user
-            using errcode = 'WA027', hint = 'Make it not deferrable, or use PostgreSQL 18 or a worker of walagent.';
+        raise exception 'SQL tools and policies are not carried out in a session of "%": it is not that of "%", who owns %',
+            session_user, _found.owner, _found.what
+            using errcode = 'WA027',
+                  hint = format('Let a worker of walagent take the turns, or, if %1$I may do all that %2$I may: grant %2$I to %1$I;', _found.owner, session_user);
     end if;
 end;
 $$;
+comment on function agent_internal.refuse_strangers() is 'Refuse to execute code in a session where that of somebody else could be reached';
 
--- As agent.process_tool_call() does, but for the search_path.
-create or replace function agent_internal.process_tool_call(turn bigint, tool text, arguments jsonb, call_id text, usage jsonb)
+-- Whether somebody's expressions decide about the calls of a tenant.
+create or replace function agent_internal.policies_have_code(_tenant text)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select exists (select from agent.policy p where p.tenant = _tenant and p.enabled and (p.condition is not null or p.expression is not null))
+$$;
+
+-- Make a call of a tool, or continue with one that was made.
+--
+-- Call it alone in its transaction: after a SQL tool, the transaction can write nothing more.
+--
+-- Args: call_id: the model's, if a turn has equal calls.  usage: tokens of the reply that made the call, as SDKs report them.
+-- Returns call_id, and status: `done`: it was carried out in the database, with result and is_error; `ready`: the worker must
+-- carry it out with these arguments and record the result; `awaiting_approval`: call again after the decision; `denied`, with reason,
+-- which is the result; or the state in which the turn has ended or waits.
+create or replace function agent.process_tool_call(turn bigint, tool text, arguments jsonb, call_id text default null, usage jsonb default null)
     returns jsonb
     language plpgsql
     security definer
@@ -292,25 +238,6 @@ begin
     return _made;
 end;
 $$;
-
--- Make a call of a tool, or continue with one that was made.
---
--- Call it alone in its transaction: after a SQL tool, the transaction can write nothing more.
---
--- Args: call_id: the model's, if a turn has equal calls.  usage: tokens of the reply that made the call, as SDKs report them.
--- Returns call_id, and status: `done`: it was carried out in the database, with result and is_error; `ready`: the worker must
--- carry it out with these arguments and record the result; `awaiting_approval`: call again after the decision; `denied`, with reason,
--- which is the result; or the state in which the turn has ended or waits.
-create or replace function agent.process_tool_call(turn bigint, tool text, arguments jsonb, call_id text default null, usage jsonb default null)
-    returns jsonb
-    language sql
-begin atomic
-    -- In this order, as each needs the one before.  A path that is not of the session was not set in it.
-    select case when p.source = 'session' then c.made
-                else jsonb_build_array(c.made, set_config('search_path', null, false)) -> 0 end
-      from (select s.source from pg_settings s where s.name = 'search_path') p,
-           lateral agent_internal.process_tool_call(case when p.source is not null then turn end, tool, arguments, call_id, usage) c (made);
-end;
 comment on function agent.process_tool_call(bigint, text, jsonb, text, jsonb) is 'Make a call of a tool in a turn: it is carried out, ready, denied, or awaits an approval';
 
 -- The same, in a turn that the caller holds, as its agent.
@@ -375,7 +302,11 @@ begin
     _wrong := agent_internal.wrong_arguments(_tool, _given);
     if _wrong is not null then
         return agent_internal.refuse_own_call(_turn, _call.call_id, _call.tool, _wrong, false);
-    elsif not _call.begun then
+    end if;
+    if _tool ->> 'kind' = 'sql' or agent_internal.policies_have_code(_turn.tenant) then
+        perform agent_internal.refuse_strangers();
+    end if;
+    if not _call.begun then
         _verdict := agent_internal.check_call(_turn.id, _call.call_id, _call.tool, _given);
         if _verdict ->> 'action' = 'transform' then
             _given := _verdict -> 'arguments';
@@ -437,6 +368,9 @@ begin
      limit 1;
     if not found or _turn.state <> 'running' then
         perform agent_internal.no_such_call(_turn, record_tool_result.tool);
+    end if;
+    if agent_internal.policies_have_code(_turn.tenant) then
+        perform agent_internal.refuse_strangers();
     end if;
     _before := agent_internal.act_as_agent(_turn.tenant, _turn.principal);
     _content := jsonb_build_object(

@@ -387,12 +387,10 @@ create or replace function aos_agent.run_turn(turn_id bigint)
     set search_path = pg_catalog, pg_temp
 as $$ begin perform aos_auth.enter(null, null, $1); return agent.run_turn($1); end; $$;
 
--- Without a search_path of its own, so that the session's is reset after a SQL tool.
 create or replace function aos_agent.process_tool_call(turn_id bigint, tool text, arguments jsonb)
-    returns jsonb language sql
-begin atomic
-    select agent.process_tool_call(turn_id, tool, arguments) from aos_auth.enter(null, null, turn_id);
-end;
+    returns jsonb language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$ begin perform aos_auth.enter(null, null, $1); return agent.process_tool_call($1, $2, $3); end; $$;
 
 create or replace function aos_agent.record_tool_result(turn_id bigint, tool text, result jsonb)
     returns jsonb language plpgsql

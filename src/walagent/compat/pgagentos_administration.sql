@@ -251,27 +251,20 @@ create or replace function aos_agent.record_thinking(turn_id bigint, content tex
     set search_path = pg_catalog, pg_temp
 as $$ begin return agent.observe(aos_agent.conversation_of($1), $2); end; $$;
 
-create or replace function aos_agent.record_other_step(turn_id bigint, step_type text, content jsonb)
+create or replace function aos_agent.record_step(turn_id bigint, step_type text, content jsonb)
     returns jsonb language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 begin
     case step_type
         when 'think' then return to_jsonb(aos_agent.record_thinking($1, coalesce(content ->> 'text', content #>> '{}')));
+        when 'tool_call' then return aos_agent.process_tool_call($1, content ->> 'tool', coalesce(content -> 'arguments', '{}'));
         when 'tool_result' then return aos_agent.record_tool_result($1, content ->> 'tool', content -> 'result');
         when 'respond' then return aos_agent.finish_turn($1, coalesce(content ->> 'text', content #>> '{}'));
         else raise exception 'invalid type of step "%": expected think, tool_call, tool_result or respond', step_type using errcode = '22023';
     end case;
 end;
 $$;
-
-create or replace function aos_agent.record_step(turn_id bigint, step_type text, content jsonb)
-    returns jsonb language sql
-begin atomic
-    select case step_type
-           when 'tool_call' then aos_agent.process_tool_call(turn_id, content ->> 'tool', coalesce(content -> 'arguments', '{}'))
-           else aos_agent.record_other_step(turn_id, step_type, content) end;
-end;
 
 create or replace function aos_agent.bulk_approve_tools(turn_id bigint, approved boolean default true, note text default null)
     returns integer language plpgsql

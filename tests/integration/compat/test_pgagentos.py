@@ -246,7 +246,6 @@ async def test_each_object_works_and_is_tested(conn: AsyncConnection, dsn: str) 
         "aos_auth.name_of",
         "aos_agent.conversation_of",
         "aos_agent.check_config",
-        "aos_agent.record_other_step",
     }
     assert {name for (name,) in functions if f"{name}(" not in here} == helpers
 
@@ -454,16 +453,11 @@ async def test_calls_wait_for_a_person(
 
 
 async def test_a_sql_tool_of_an_agent_is_carried_out(conn: AsyncConnection, dsn: str) -> None:
-    """As the login that inserted the agent, without a word of the operator.
-
-    The session keeps the path that it had.
-    """
+    """As the login that inserted the agent, without a word of the operator."""
     await install_pgagentos(conn)
     await run_all(
         conn,
-        "create function greet() returns text language plpgsql as $$ begin"
-        " perform set_config('search_path', 'evil', false);"
-        " perform set_config('search_path', 'public', true); return 'hello'; end $$;"
+        "create function greet() returns text language sql as $$ select 'hello' $$;"
         "insert into agent.tool (name, kind, target, risk) values ('greet', 'sql', 'greet', 'low')",
     )
     async with admin(conn, dsn) as a:
@@ -477,7 +471,3 @@ async def test_a_sql_tool_of_an_agent_is_carried_out(conn: AsyncConnection, dsn:
         turn = await value(a, "select aos_agent.send_message(%s, 'Greet.')", talk)
         made = await value(a, "select aos_agent.process_tool_call(%s, 'greet', '{}')", turn)
         assert (made["status"], made["result"]) == ("done", "hello")
-        assert await value(a, "show search_path") == '"$user", public'
-        step = "select aos_agent.record_step(%s, 'tool_call', '{\"tool\": \"greet\"}')"
-        assert (await value(a, step, turn))["status"] == "done"
-        assert await value(a, "show search_path") == '"$user", public'

@@ -356,44 +356,6 @@ async def test_a_worker_reports_no_usage_that_is_none(
         assert ended["status"] == "succeeded"
 
 
-LATE = """
-create role {0} nologin;
-create function fired() returns trigger language plpgsql as $$ begin
-    if current_setting('own.again', true) is distinct from 'x' then
-        perform set_config('own.again', 'x', true);
-        set constraints all deferred;
-        update note set text = text || current_user;
-    else
-        insert into note
-        select 'saw ' || count(*) || ' as ' || agent.current_principal() from agent.event;
-    end if;
-    return null;
-end $$;
-alter table note owner to {0};
-create constraint trigger late after insert or update on note deferrable initially deferred
-    for each row execute function fired();
-"""
-
-
-async def test_a_trigger_does_not_act_as_the_worker_at_the_commit(
-    conn: AsyncConnection, dsn: str
-) -> None:
-    """Before PostgreSQL 18 it could; so the call is refused, and can be made without it."""
-    owner = f"late_{conn.info.dbname}"
-    async with desk(conn, dsn) as d:
-        await run_all(conn, LATE.format(owner))
-        turn = await d.start()
-        if conn.info.server_version < 180000:
-            call = "select agent.process_tool_call(%s, 'add_note', '{\"text\": \"x\"}')"
-            error = await refused(d.worker, call, turn, state="WA027")
-            assert 'trigger "late"' in message_of(error)
-            await run_all(conn, "drop trigger late on note")
-        made = await d.call("process_tool_call", turn, "add_note", b'{"text": "y"}')
-        assert made["status"] == "done", made
-        assert not [text for text in await column(conn, "select text from note") if "saw" in text]
-    await run_all(conn, f"drop owned by {owner} cascade; drop role {owner}")
-
-
 async def test_the_messages_of_a_turn_begin_as_those_before_it(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -430,28 +392,3 @@ async def test_arguments_mean_what_the_schema_says(conn: AsyncConnection, dsn: s
         given = b'{"n": 7.0, "list": [1.0, 1e2], "at": {"no": 3.0, "name": "a"}, "why": null}'
         result = await d.call("process_tool_call", turn, "count_it", given)
         assert result["result"] == "7 {1,100} (3,a) none given", result
-
-
-async def test_a_tool_leaves_the_session_of_the_worker_as_it_is(
-    conn: AsyncConnection, dsn: str
-) -> None:
-    """What the worker types next would mean something else."""
-    async with desk(conn, dsn) as d:
-        await run_all(
-            conn,
-            """
-            create or replace function add_note(text text) returns text language plpgsql as $$
-            begin
-                perform set_config('transform_null_equals', 'on', false);
-                return text;
-            end $$
-            """,
-        )
-        turn = await d.start()
-        await refused(
-            d.worker,
-            "select agent.process_tool_call(%s, 'add_note', '{\"text\": \"a\"}')",
-            turn,
-            state="WA027",
-        )
-        assert await value(d.worker, "show transform_null_equals") == "off"
