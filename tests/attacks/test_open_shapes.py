@@ -1,6 +1,7 @@
 """Code of the owner of an open table: it stays a login that can do nothing else."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 from psycopg import AsyncConnection
@@ -11,6 +12,7 @@ from tests.helpers.owned_table import owned_table
 from tests.helpers.people import person
 from tests.helpers.shapes import Follower, serving
 from walagent.errors import PreconditionError
+from walagent.store.sessions.connections import connect
 from walagent.store.sessions.rows_login import check_rows_login, let_read
 from walagent.sync.pool import OpenRows, RowPool
 from walagent.sync.query import NamedQuery
@@ -140,6 +142,26 @@ async def test_the_login_gets_no_right_to_what_is_no_open_table(
             await let_read(conn, url, schema, table)
             may = f"select has_table_privilege('{name}', '{schema}.{table}', 'select')"
             assert not await value(conn, may)
+
+
+@pytest.mark.parametrize("tables", [1, 6])
+async def test_tables_that_are_first_asked_for_at_once_are_let_one_after_another(
+    conn: AsyncConnection, dsn: str, tables: int
+) -> None:
+    """PostgreSQL fails all but one of the grants that change a row of its catalog at once."""
+    await run_all(conn, "create schema apart")
+    async with role(conn) as name, AsyncExitStack() as stack:
+        url = make_conninfo(dsn, user=name)
+        asking = [await stack.enter_async_context(await connect(dsn)) for _ in range(6)]
+        for turn in range(4):
+            names = [f"new_{turn}_{number % tables}" for number in range(len(asking))]
+            for each in set(names):
+                await run_all(conn, f"create table apart.{each} (id int primary key)")
+            each_asks = zip(asking, names, strict=True)
+            await asyncio.gather(*(let_read(c, url, "apart", each) for c, each in each_asks))
+            for each in names:
+                may = f"select has_table_privilege('{name}', 'apart.{each}', 'select')"
+                assert await value(conn, may)
 
 
 STEALS = """

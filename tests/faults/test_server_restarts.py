@@ -29,7 +29,7 @@ ENDED = "select (select count(*) from agent.run where agent_internal.is_final(st
 WATCHDOG = 10.0  # seconds that systemd would wait for a sign of life
 STARVES = 3 * LEASE + 0.5 + 30  # seconds without a turn after which the watchdog is fed no more
 TOOL = 3  # seconds that a tool may take; the server's absence is not its fault
-STORM = 120  # tries to connect, of all parts together; without pauses there were thousands
+STORM = 200  # tries to connect, of all parts together; without pauses there were thousands
 FLAT = 8 << 20  # bytes by which memory may grow while there is nothing to do
 
 

@@ -81,9 +81,11 @@ async def let_read(worker: Connection, dsn: str, schema: str, table: str) -> Non
         return
     try:
         async with worker.transaction():
+            await worker.execute("select agent_internal.lock_grants()")
             # Nothing of the application waits behind a statement that waits for its DDL.
             await worker.execute("set local lock_timeout = '200ms'")
-            await worker.execute(sql.SQL(row[0]))  # pyright: ignore[reportArgumentType] - quoted
+            if now := await (await worker.execute(query("let_read"), asked)).fetchone():
+                await worker.execute(sql.SQL(now[0]))  # pyright: ignore[reportArgumentType] - quoted
     except Error as error:
         if error.sqlstate != "42501":
             raise

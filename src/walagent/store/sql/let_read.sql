@@ -1,6 +1,9 @@
 -- The statements that let the role %(role)s read a table; no row: it can, or nobody reads it as an open table.
-select format('grant usage on schema %%I to %%I; grant select on %%s to %%I',
-              n.nspname, r.rolname, c.oid::regclass, r.rolname)
+select concat_ws('; ',
+           case when not has_schema_privilege(r.oid, n.oid, 'usage')
+                then format('grant usage on schema %%I to %%I', n.nspname, r.rolname) end,
+           case when not has_table_privilege(r.oid, c.oid, 'select')
+                then format('grant select on %%s to %%I', c.oid::regclass, r.rolname) end)
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace,
        pg_catalog.pg_roles r
  where c.relkind in ('r', 'p') and not c.relrowsecurity
