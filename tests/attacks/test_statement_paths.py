@@ -242,12 +242,12 @@ async def test_nothing_that_fits_better_is_called_around_a_tool(
     assert await logged(conn) == []
 
 
-@pytest.mark.usefixtures("mallory")
 async def test_nothing_that_fits_better_is_called_around_a_tool_over_sql(
-    conn: AsyncConnection, dsn: str
+    conn: AsyncConnection, dsn: str, mallory: str
 ) -> None:
-    """The same for a program that works its turns itself."""
+    """The same for a program that works its turns itself, where mallory may act as it."""
     async with desk(conn, dsn) as d:
+        await run_all(conn, f"grant {d.names[0]} to {mallory}")
         turn = await d.start("Hello?")
         done = await d.call("process_tool_call", turn, "add_note", b'{"text": "x"}')
         assert done["result"] == "noted x"
