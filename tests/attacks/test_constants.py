@@ -202,7 +202,6 @@ async def test_a_cast_that_executes_code_is_refused_in_a_condition(
 
 
 GOOD = (
-    "'{a}'::plain[] is not null",
     "'[1,2]'::int4range @> 1",
     "date '2026-01-01' < current_date and interval '1 day' > '2 hours'",
     "interval '1' day > '0'",

@@ -144,6 +144,13 @@ as $$
            join pg_constraint c on c.contypid = p.oid and c.contype = 'c'
            cross join lateral agent_internal.code_in_tree(c.conbin::text, true) f (code)
      where f.code is not null
+     union all
+    -- It can be changed before the constant is read.
+    select format(E'%s\nTo read a value, PostgreSQL would execute what "%s" can add to %s.', p.type::regtype, o.rolname, p.oid::regtype)
+      from part p
+           join pg_type t on t.oid = p.oid and (t.typtype = 'c' or t.typtype = 'd' and p.oid <> p.type)
+           join pg_roles o on o.oid = t.typowner
+     where not o.rolsuper and not pg_has_role(o.oid, session_user, 'member')
      limit 1
 $$;
 

@@ -29,7 +29,8 @@ begin
     select * into _login from agent_internal.login l where l.login = session_user;
     named := found;
     if not found then
-        if session_user <> agent_internal.tools_login() then
+        -- A login for tools is nobody, whatever its name: it may not use the schema.
+        if session_user <> agent_internal.tools_login() and has_schema_privilege(session_user, 'agent', 'usage') then
             tenant := 'default';
             principal := session_user;
         end if;

@@ -15,7 +15,8 @@ declare
     _through constant text := agent_internal.trampoline_of(_role);
     _result  text;
 begin
-    if not pg_has_role(session_user, _role, 'member') then
+    if exists (select from agent_internal.trial)  -- whose session is another's
+       or not pg_has_role(session_user, _role, case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end) then
         raise exception '"%" is not a member of role "%"', session_user, _role using errcode = '42501';
     end if;
     perform set_config('transaction_read_only', 'on', true);
@@ -42,7 +43,8 @@ declare
                             || '(_sql text, _arguments jsonb, _texts text[], _path text, _rows boolean, _last boolean)';
     _owner constant name := current_user;
 begin
-    if not pg_has_role(session_user, _role, 'member') then
+    if exists (select from agent_internal.trial)  -- whose session is another's
+       or not pg_has_role(session_user, _role, case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end) then
         raise exception '"%" is not a member of role "%"', session_user, _role using errcode = '42501';
     end if;
     begin

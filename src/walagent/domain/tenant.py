@@ -12,3 +12,4 @@ class Actor:
 
     tenant: str
     principal: str
+    scopes: tuple[str, ...] = ()  # of its token; none: all

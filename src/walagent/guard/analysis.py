@@ -25,8 +25,10 @@ from walagent.guard.keywords import against_keywords, read_keywords
 from walagent.guard.literals import without_literals
 from walagent.guard.parsing import (
     ask_server,
+    has_changeable,
     is_visible,
     on_path,
+    refuse_changeable,
     schemas_of,
     types_of_parameters,
 )
@@ -90,26 +92,28 @@ async def check_literals(
 ) -> bool:
     """Check the code that converting the literals of a statement would run, without converting any.
 
-    Call it in a read-only transaction.  Return whether there is a type whose literals would run
-    something that is not allowed.
-
-    Raises:
-        StatementRefusedError: those of the statement would.
+    Call it in a read-only transaction.  Raises StatementRefusedError if its own would run that;
+    returns whether the literals of some type would run something that is not allowed.
     """
     checker = _RuleChecker(conn, allowed, path)
     types = [oid for (oid,) in await (await conn.execute(query("guard_parsing"))).fetchall()]
+    unsafe = False
     try:
         await checker.check_types(types)
         await checker.check_idle()
     except StatementRefusedError:  # some type is unsafe; is it one of a literal?
-        text, count = without_literals(statement.text)
+        unsafe = True
+    if not unsafe and not await has_changeable(conn):
+        return False
+    text, count = without_literals(statement.text)
+    async with on_path(conn, path):
+        types = await types_of_parameters(conn, text, count)
+    if unsafe:
         checker = _RuleChecker(conn, allowed, path)
-        async with on_path(conn, path):
-            types = await types_of_parameters(conn, text, count)
         await checker.check_types(types)
         await checker.check_idle()
-        return True
-    return False
+    await refuse_changeable(conn, types)
+    return unsafe
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ select bool_or(has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oi
        left join pg_catalog.pg_proc p on p.pronamespace = n.oid and p.proname = 'read_as_member'
  where n.nspname = 'agent_internal'
 """
-_ACTOR: Final = "select agent.current_tenant(), agent.current_principal()"
+_ACTOR: Final = "select tenant, principal, scopes from agent_internal.identity()"
 
 
 class Reader(Protocol):
@@ -121,7 +121,8 @@ async def open_outlet(
         stack.push_async_callback(reader.aclose)
         await reader.open(role)
         found = await (await worker.execute(_ACTOR)).fetchone()
-        return Outlet(reader, role, zone, found and Actor(*found))
+        actor = found and Actor(found[0], found[1], tuple(found[2]))
+        return Outlet(reader, role, zone, actor)
     if asks:
         outlet = Outlet(MemberReader(await connecting(), worker), role, zone)
         await anext(outlet.stream("select", ReadLimits(), ""), None)

@@ -15,6 +15,7 @@ from walagent.guard.statement import Statement
 from walagent.postgres import pgtypes
 from walagent.postgres.connection import OWN_PATH
 from walagent.rows.rows import ResultColumn
+from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 _PARAMETER: Final = re.compile(r"\$(\d+)")
@@ -116,3 +117,21 @@ def refused_by_server(error: Error, *, executed: bool = False) -> StatementRefus
         position=int(error.diag.statement_position or 0) or None,
         executed=executed,
     )
+
+
+async def has_changeable(conn: Connection) -> bool:
+    """Return whether there is a type that somebody else can change while a literal is judged."""
+    return (await conn.execute(query("guard_changeable"), {"types": None})).rowcount > 0
+
+
+async def refuse_changeable(conn: Connection, types: Sequence[int]) -> None:
+    """Refuse literals of such types.
+
+    Raises:
+        StatementRefusedError: one has a part to which its owner can add code.
+    """
+    cursor = await conn.execute(query("guard_changeable"), {"types": [*types]})
+    for name, part, owner in await cursor.fetchall():
+        raise StatementRefusedError(
+            f'literals of type {name} are not read: "{owner}" can add code to type {part}'
+        )

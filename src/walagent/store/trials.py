@@ -115,6 +115,7 @@ async def definition(conn: Connection, name: str) -> Attachment:
 async def start_run(conn: Connection, attachment: Attachment, run: Mapping[str, Json]) -> Claim:
     """Insert a run and claim it."""
     document = {
+        "tenant": attachment.tenant,
         "attachment_id": attachment.id,
         "attachment_version": attachment.version,
         "max_attempts": attachment.queueing.max_attempts,

@@ -19,9 +19,11 @@ from walagent.config import Config
 from walagent.config.dsn import Logins, Places
 from walagent.config.sections import Http
 from walagent.console.trials import MayTry, PageTrials
+from walagent.domain.attachment import Attachment
 from walagent.http.exchange import RefusedError
 from walagent.http.server import listen, serve_on
 from walagent.message import Json
+from walagent.store import trials
 from walagent.store.sessions.connections import connect
 from walagent.sync.asgi import Receive, Scope, Send
 
@@ -293,3 +295,17 @@ async def test_who_goes_away_pays_for_no_further_call(
             client.headers["authorization"] = f"Bearer {found.tokens['vic']}"
             assert (await client.post("/v1/try", json=body)).status_code == 403
             assert (await client.get("/v1/try?attachment=triage")).status_code == 403
+
+
+async def test_a_trial_acts_in_the_tenant_of_its_attachment(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Whose rows its tools see, whoever's session it is."""
+    async with bench(conn, dsn, tmp_path, "a"):
+        (attached,) = await rows(conn, "select definition from agent.attachment")
+        async with conn.transaction(force_rollback=True):
+            await trials.begin_trial(conn)
+            change = {"op": "insert", "new": {"id": "1", "part": "a"}}
+            found = Attachment.from_json(attached[0])
+            claim = await trials.start_run(conn, found, {"change": change})
+            assert claim.tenant == "a"

@@ -134,7 +134,9 @@ class ToolTransaction:
 
 def acting(actor: Actor | None) -> dict[str, Json]:
     """Return what agent_internal.signed() reads of an actor."""
-    return {} if actor is None else {"tenant": actor.tenant, "agent": actor.principal}
+    if actor is None:
+        return {}
+    return {"tenant": actor.tenant, "agent": actor.principal, "scopes": [*actor.scopes]}
 
 
 async def name_transaction(conn: Connection, begin: str = "") -> str:
