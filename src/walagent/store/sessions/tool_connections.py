@@ -136,7 +136,8 @@ def acting(actor: Actor | None) -> dict[str, Json]:
     """Return what agent_internal.signed() reads of an actor."""
     if actor is None:
         return {}
-    return {"tenant": actor.tenant, "agent": actor.principal, "scopes": [*actor.scopes]}
+    scopes = {"scopes": [*actor.scopes]} if actor.scopes else {}
+    return {"tenant": actor.tenant, "agent": actor.principal, **scopes}
 
 
 async def name_transaction(conn: Connection, begin: str = "") -> str:
