@@ -65,10 +65,11 @@ async def test_others_are_read(conn: AsyncConnection, where: str) -> None:
     await _judged(conn, where)
 
 
-@pytest.mark.parametrize("where", CHANGEABLE)
+@pytest.mark.parametrize("more", ["alter role {0} superuser", "grant {1} to {0}"])
 async def test_who_may_act_as_the_login_has_nothing_to_gain(
-    conn: AsyncConnection, owner: str, where: str
+    conn: AsyncConnection, owner: str, more: str
 ) -> None:
-    """Types of superusers, too."""
-    await run_all(conn, f"alter role {owner} superuser")
-    await _judged(conn, where)
+    """Nor has a superuser."""
+    await run_all(conn, more.format(owner, conn.info.user))
+    for where in CHANGEABLE:
+        await _judged(conn, where)

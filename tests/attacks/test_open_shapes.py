@@ -177,9 +177,16 @@ begin
         exception when others then null;
         end;
     end loop;
+    perform set_config('search_path', 'owned, pg_catalog', false);
+    raise warning 'OWNED thief as %', current_user;
     return true;
 end $$;
-create index on owned.prices (n) where owned.prepares(n);
+create function owned.pg_current_snapshot() returns text language plpgsql as $$
+begin
+    raise warning 'OWNED snapshot as %', current_user;
+    return '999999999:999999999:';
+end $$;
+create index on owned.prices (n) where owned.prepares(1);  -- a constant is calculated by planning
 select pg_advisory_lock(1);
 """
 
@@ -203,3 +210,6 @@ async def test_code_of_one_open_table_falsifies_no_other(conn: AsyncConnection, 
                         '"public"."honest"/"2"': {"id": "2", "n": "2"},
                     }
                 )
+        reads = [line for line in owned.lines if owned.owner not in line]
+        assert any(line.startswith("thief ") for line in reads), owned.lines
+        assert not any(line.startswith("snapshot ") for line in owned.lines)

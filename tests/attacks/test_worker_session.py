@@ -97,6 +97,20 @@ async def test_who_may_act_as_the_worker_is_no_stranger(
     assert await value(place.worker, CALL, turn) == "done"
 
 
+async def test_a_membership_by_which_nobody_can_act_is_not_enough(
+    place: Desk, conn: AsyncConnection, dsn: str, owner: str
+) -> None:
+    """Since PostgreSQL 16 there are such."""
+    if conn.info.server_version < 160000:
+        pytest.skip("a member can become the role before PostgreSQL 16")
+    async with session(dsn, user=owner, options="-csearch_path=theirs") as other:
+        await run_all(other, OWNED["function"])
+    await run_all(conn, f"grant {place.names[0]} to {owner} with set false, inherit false")
+    with pytest.raises(errors.Error, match=owner) as refused:
+        await value(place.worker, CALL, await place.start())
+    assert refused.value.sqlstate == "WA027"
+
+
 @pytest.mark.parametrize("action", ["deny", "transform"])
 async def test_policies_are_not_evaluated_there_either(
     place: Desk, conn: AsyncConnection, dsn: str, owner: str, action: str

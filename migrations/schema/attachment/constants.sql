@@ -150,7 +150,7 @@ as $$
       from part p
            join pg_type t on t.oid = p.oid and (t.typtype = 'c' or t.typtype = 'd' and p.oid <> p.type)
            join pg_roles o on o.oid = t.typowner
-     where not o.rolsuper and not pg_has_role(o.oid, session_user, 'member')
+     where not o.rolsuper and not agent_internal.may_become(o.oid, session_user)
      limit 1
 $$;
 

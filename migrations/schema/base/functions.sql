@@ -75,3 +75,15 @@ begin atomic
         or _text ~ '-----BEGIN [A-Z ]*PRIVATE KEY-----'
         or _text ~ '(^|[^A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}';
 end;
+
+-- Whether a role can become another one; NULL: there is no such role.  Since PostgreSQL 16 a membership can be without that.
+create or replace function agent_internal.may_become(_member oid, _role name)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select pg_has_role(_member, r.oid, case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end)
+      from pg_roles r where r.rolname = _role
+$$;
+comment on function agent_internal.may_become(oid, name) is 'Whether a role can become another one';

@@ -111,8 +111,7 @@ create or replace function agent_internal.check_queue()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if session_user <> agent_internal.tools_login() and has_schema_privilege(session_user, 'agent', 'usage')
-       and agent_internal.queue_room_of(agent.current_tenant()) <= 0 then
+    if not agent_internal.is_for_tools() and agent_internal.queue_room_of(agent.current_tenant()) <= 0 then
         raise exception 'the queues of tenant "%" are full', agent.current_tenant() using errcode = 'WA028',
             detail = format('max_queued is %s.', (select t.max_queued from agent.tenant t where t.name = agent.current_tenant())),
             hint = 'Repeat it later, or let the operator raise agent.tenant.max_queued.';

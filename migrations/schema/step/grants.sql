@@ -11,6 +11,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.record_step(bigint, bigint, integer, text, jsonb, integer[], numeric, integer, integer)', 'execute', '{runner,asker}'),
     ('function', 'agent_internal.sign_write(text, xid8)', 'execute', '{runner}'),
     ('function', 'agent_internal.signed(text, bytea)', 'execute', '{runner}'),
+    ('function', 'agent_internal.is_for_tools()', 'execute', '{runner}'),
     ('function', 'agent_internal.tools_login()', 'execute', '{runner}'),
     ('function', 'agent_internal.transaction_name()', 'execute', '{runner}');
 

@@ -36,6 +36,15 @@ create or replace function agent_internal.tools_login()
 as $$ select ('walagent_tools_' || oid)::name from pg_database where datname = current_database() $$;
 comment on function agent_internal.tools_login() is 'The login of the connections on which code of others is executed';
 
+-- Whether this session executes what others have signed: the login for tools, whatever its name, may not use the schema.
+create or replace function agent_internal.is_for_tools()
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$ select session_user = agent_internal.tools_login() or not has_schema_privilege(session_user, 'agent', 'usage') $$;
+comment on function agent_internal.is_for_tools() is 'Whether the login of this session executes what others have signed';
+
 -- The parameters of a call, if its signature is that of a holder of agent_internal.secret for this transaction, and the login
 -- is one that code of others may become.  Who finds a request in a log cannot use it.
 --
@@ -72,8 +81,7 @@ begin
                                       array(select jsonb_array_elements_text(_call -> 'scopes')));
     end if;
     if _call ? 'run_as'
-       and pg_has_role((_call -> 'worker')::bigint::oid, to_regrole(quote_ident(_call ->> 'run_as')),
-                       case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end) is not true then
+       and agent_internal.may_become((_call -> 'worker')::bigint::oid, (_call ->> 'run_as')::name) is not true then
         raise exception 'the worker cannot become role "%"', _call ->> 'run_as' using errcode = 'WA016';
     end if;
     return _call;

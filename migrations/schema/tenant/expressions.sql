@@ -29,8 +29,7 @@ begin
     select * into _login from agent_internal.login l where l.login = session_user;
     named := found;
     if not found then
-        -- A login for tools is nobody, whatever its name: it may not use the schema.
-        if session_user <> agent_internal.tools_login() and has_schema_privilege(session_user, 'agent', 'usage') then
+        if not agent_internal.is_for_tools() then
             tenant := 'default';
             principal := session_user;
         end if;

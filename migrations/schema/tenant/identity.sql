@@ -237,11 +237,10 @@ create or replace function agent_internal.asking(_role name, out login name, out
 as $$
 declare
     _me    constant record := agent_internal.identity();
-    _right constant text := case when current_setting('server_version_num')::integer >= 160000 then 'SET' else 'MEMBER' end;
 begin
     login := agent_internal.login_of(_me.tenant, _me.principal);
     is_own := coalesce(login = session_user, false);
-    may := login is not null and coalesce((select pg_has_role(login, r.oid, _right) from pg_roles r where r.rolname = _role), false);
+    may := login is not null and coalesce((select agent_internal.may_become(l.oid, _role) from pg_roles l where l.rolname = login), false);
     bypasses := (select r.rolsuper or r.rolbypassrls from pg_roles r where r.rolname = session_user);
     -- walagent's own policies ask for the principal first.
     reads_login := exists (

@@ -3,6 +3,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.check_reader(name, oid, text[])', 'execute', '{runner}'),
     ('function', 'agent_internal.close_trampoline(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.make_trampoline(name)', 'execute', '{runner}'),
+    ('function', 'agent_internal.check_member(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.make_trampoline_of_member(name)', 'execute', '{runner,developer,asker}'),
     ('function', 'agent_internal.open_trampoline(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.read_as_member(name, text, text)', 'execute', '{asker}'),

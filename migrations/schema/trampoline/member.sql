@@ -1,3 +1,21 @@
+-- Refuse a role that the login of this session cannot become.  In a trial the session belongs to the person who tries, so code there
+-- reads as none of its roles.
+--
+-- Raises 42501.
+create or replace function agent_internal.check_member(_role name)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if exists (select from agent_internal.trial)
+       or agent_internal.may_become((select r.oid from pg_roles r where r.rolname = session_user), _role) is not true then
+        raise exception '"%" cannot become role "%"', session_user, _role using errcode = '42501';
+    end if;
+end;
+$$;
+
 -- Execute a statement that reads as a role that the login is a member of, in a transaction that is read-only from here on.
 --
 -- For a login that asks and cannot sign: what the statement fires has the role's rights, and not those of the person who asks.
@@ -15,10 +33,7 @@ declare
     _through constant text := agent_internal.trampoline_of(_role);
     _result  text;
 begin
-    if exists (select from agent_internal.trial)  -- whose session is another's
-       or not pg_has_role(session_user, _role, case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end) then
-        raise exception '"%" is not a member of role "%"', session_user, _role using errcode = '42501';
-    end if;
+    perform agent_internal.check_member(_role);
     perform set_config('transaction_read_only', 'on', true);
     execute format('select %s($1, null, null, $2, true, true)', _through) into _result using _sql, _path;
     execute 'close all';
@@ -43,10 +58,7 @@ declare
                             || '(_sql text, _arguments jsonb, _texts text[], _path text, _rows boolean, _last boolean)';
     _owner constant name := current_user;
 begin
-    if exists (select from agent_internal.trial)  -- whose session is another's
-       or not pg_has_role(session_user, _role, case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end) then
-        raise exception '"%" is not a member of role "%"', session_user, _role using errcode = '42501';
-    end if;
+    perform agent_internal.check_member(_role);
     begin
         perform agent_internal.trampoline_of(_role);
         return;

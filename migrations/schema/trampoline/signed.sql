@@ -60,7 +60,6 @@ begin
           using _sql, _call -> 'arguments', concat_ws(', ', nullif(_call ->> 'path', ''), 'pg_temp');
         -- A SET by the tool outlasts the search_path of this function: its operators must not be found here.
         perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-        perform set_config('row_security', 'on', true);
         _result := _value::jsonb;
         if (_call -> 'must_find')::boolean and _result is null then
             raise exception 'row does not exist or is not visible to role "%"; nothing was updated', _call ->> 'run_as'

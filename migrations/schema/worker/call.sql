@@ -182,7 +182,7 @@ begin
      where d.dbid = (select oid from pg_database where datname = current_database())
        and d.refclassid = 'pg_authid'::regclass and d.deptype = 'o' and d.classid not in ('pg_namespace'::regclass, 'pg_largeobject'::regclass)
        and o.oid <> (select n.nspowner from pg_namespace n where n.nspname = 'agent_internal')
-       and not pg_has_role(o.oid, session_user, 'member')
+       and not agent_internal.may_become(o.oid, session_user)
        and i.type <> 'sequence' and coalesce(i.schema, '') not in ('agent', 'agent_internal', 'agent_signed', 'agent_call')
        and starts_with(i.schema, 'pg_temp') is not true
      order by d.classid, d.objid

@@ -103,7 +103,7 @@ async def check_literals(
         await checker.check_idle()
     except StatementRefusedError:  # some type is unsafe; is it one of a literal?
         unsafe = True
-    if not unsafe and not await has_changeable(conn):
+    if not unsafe and not (_QUOTE.search(statement.text) and await has_changeable(conn)):
         return False
     text, count = without_literals(statement.text)
     async with on_path(conn, path):

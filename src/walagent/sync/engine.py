@@ -275,10 +275,11 @@ class ShapeEngine:
         async with self._snapshots, self.rows.connection() as conn, reading(conn):
             # The lock first: a snapshot that is older than a change of the table misses rows.
             await conn.execute(lock(table).encode())
-            if await check_definition(conn, shape.definition) != table:
-                raise _TableChangedError
+            # Then what no code of the table may reach: the check plans, and so executes some.
             visible = await read_snapshot(conn)
             joint = _Joint(visible, await read_position(conn))
+            if await check_definition(conn, shape.definition) != table:
+                raise _TableChangedError
             waiting = self._starting.get(shape, [])
             if self.unseen(visible).keys() - {each.begin.xid for each in waiting}:
                 raise _UnseenError

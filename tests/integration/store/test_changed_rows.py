@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, errors
 
+from walagent.store.relations import changed_rows as module
 from walagent.store.relations.changed_rows import ChangedRow, changed_rows
 from walagent.store.sessions.connections import connect
 
@@ -107,3 +108,30 @@ async def test_policies_are_not_executed(conn: AsyncConnection, outside: AsyncCo
         assert "row-level security" in found.unknown["public.item"]
     finally:
         await conn.execute("drop owned by limited; drop role limited")
+
+
+async def test_nobody_adds_code_between_the_look_and_the_reading(
+    conn: AsyncConnection, dsn: str, outside: AsyncConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An expression of statistics is executed by planning, as who compares; writers go on."""
+    look = module._code_of_others  # noqa: SLF001 - the window opens after it
+    refused: list[str | None] = []
+    async with await connect(dsn) as other:
+        await other.execute("set search_path = public")
+        await other.execute("set lock_timeout = '200ms'")
+
+        async def looks(within: AsyncConnection, table: int) -> object:
+            found = await look(within, table)
+            try:
+                await other.execute("create statistics late on (what || 'x'), id from item")
+            except errors.LockNotAvailable as error:
+                refused.append(error.sqlstate)
+            await other.execute("update item set what = 'theirs' where id = 8")
+            return found
+
+        monkeypatch.setattr(module, "_code_of_others", looks)
+        async with conn.transaction(force_rollback=True):
+            await conn.execute("update item set what = 'once' where id = 1")
+            found = await changed_rows(conn, outside)
+    assert refused == ["55P03"]
+    assert [brief(row) for row in found.rows] == [("1", "old", "once")]

@@ -22,6 +22,7 @@ Connection = AsyncConnection[Any]
 Cells = Mapping[str, str | None]  # by column, in PostgreSQL's text form
 
 _PATIENCE: Final = "10s"  # for each statement: it reads a whole table
+_WAIT: Final = "2s"  # a vacuum that the server starts gives way after one
 _MOST: Final = 10_000  # rows of a table that are compared
 
 
@@ -73,10 +74,12 @@ async def changed_rows(conn: Connection, outside: Connection) -> Changes:
     tables = [_Table(*row) for row in await cursor.fetchall()]
     rows, unknown = list[ChangedRow](), dict[str, str]()
     for table in tables:
-        if code := await _code_of_others(conn, table.oid):
-            unknown[f"{table.schema}.{table.name}"] = f"planning a statement on it executes {code}"
-            continue
         try:
+            await _keep(conn, table)
+            if code := await _code_of_others(conn, table.oid):
+                reason = f"planning a statement on it executes {code}"
+                unknown[f"{table.schema}.{table.name}"] = reason
+                continue
             rows += await _compare(conn, outside, table, xid)
         except Error as error:
             if outside.closed or conn.closed:
@@ -84,6 +87,18 @@ async def changed_rows(conn: Connection, outside: Connection) -> Changes:
             reason = error.diag.message_primary or str(error)
             unknown[f"{table.schema}.{table.name}"] = reason
     return Changes(rows, unknown)
+
+
+async def _keep(conn: Connection, table: _Table) -> None:
+    """Let nobody add code to a table, such as statistics, until the transaction ends.
+
+    Writers do not wait for this lock, nor it for them.
+    """
+    async with conn.transaction():
+        await conn.execute(f"set local lock_timeout = '{_WAIT}'")
+        locking = sql.SQL("lock table only {} in share update exclusive mode")
+        await conn.execute(locking.format(table.identifier))
+        await conn.execute("set local lock_timeout to default")
 
 
 async def _code_of_others(conn: Connection, table: int) -> TableCode | None:
