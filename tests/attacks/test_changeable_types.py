@@ -73,3 +73,16 @@ async def test_who_may_act_as_the_login_has_nothing_to_gain(
     await run_all(conn, more.format(owner, conn.info.user))
     for where in CHANGEABLE:
         await _judged(conn, where)
+
+
+async def test_a_literal_of_the_row_of_a_table_is_refused(conn: AsyncConnection) -> None:
+    """Also if nobody else has a type of another kind: a column of one can be added."""
+    async with role(conn) as name:
+        await run_all(conn, f"{DESK}; create table item (id int primary key, plain text)")
+        await run_all(conn, f"create table hers (a int); alter table hers owner to {name}")
+        try:
+            with pytest.raises(StatementRefusedError, match=name):
+                await _judged(conn, "row(1) = '(1)'::hers")
+            await _judged(conn, "plain = 'x'")
+        finally:
+            await run_all(conn, "drop table item, hers")

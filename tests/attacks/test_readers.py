@@ -69,3 +69,24 @@ async def test_code_that_reads_leaves_nothing_behind(conn: AsyncConnection) -> N
         finally:
             await reader.aclose()
         assert await value(conn, made) == 0
+
+
+async def test_nobody_sets_the_random_numbers_of_who_reads_next(conn: AsyncConnection) -> None:
+    """DISCARD ALL keeps what setseed() has set, and a tool may draw who wins."""
+    async with role(conn, "nologin") as name:
+        reader = RoleReader(conn)
+        try:
+            drawn = [
+                await reader.read(RoleStatement(name, text))
+                for text in (
+                    b"select (setseed(0.5), random())::text",
+                    b"select ('', random())::text",
+                    b"select (setseed(0.5), random(), random())::text",
+                )
+            ]
+        finally:
+            await reader.aclose()
+    first, after, again = drawn
+    assert first is not None
+    assert first.rstrip(")") in str(again)
+    assert str(after).strip('(),"') not in str(again)

@@ -90,10 +90,11 @@ declare
     _done    boolean := false;
 begin
     begin
+        perform agent_internal.note_code(true);
         perform set_config('transaction_read_only', 'on', true);
-        execute format('select %s($1, $2, null, $3, false, false)', _through) into _value
-          using format('select (%s)::pg_catalog.text from (select $1 as call) as c', _expression), _call,
-                concat_ws(', ', nullif(_policy.search_path, ''), 'pg_temp');
+        _value := agent_internal.go_through(
+            _through, format('select (%s)::pg_catalog.text from (select $1 as call) as c', _expression), _call, null,
+            concat_ws(', ', nullif(_policy.search_path, ''), 'pg_temp'), false, false);
         _done := true;
         raise exception 'evaluated';
     exception when others or assert_failure then

@@ -26,6 +26,10 @@ begin
         end if;
         return;
     end if;
+    if exists (select from agent_internal.trial where in_code) then  -- in the session of the person who tries
+        named := true;
+        return;
+    end if;
     select * into _login from agent_internal.login l where l.login = session_user;
     named := found;
     if not found then

@@ -35,7 +35,7 @@ declare
 begin
     perform agent_internal.check_member(_role);
     perform set_config('transaction_read_only', 'on', true);
-    execute format('select %s($1, null, null, $2, true, true)', _through) into _result using _sql, _path;
+    _result := agent_internal.go_through(_through, _sql, null, null, _path, true, true);
     execute 'close all';
     return _result;
 end;

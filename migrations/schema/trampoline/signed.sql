@@ -56,10 +56,9 @@ begin
             _sql := agent_internal.bind_relation(_sql, _relation::oid, _call #> '{arguments,key}', _call #> '{arguments,set}');
         end if;
         _is_tool := true;
-        execute format('select %s($1, $2, null, $3, false, true)', _through) into _value
-          using _sql, _call -> 'arguments', concat_ws(', ', nullif(_call ->> 'path', ''), 'pg_temp');
-        -- A SET by the tool outlasts the search_path of this function: its operators must not be found here.
-        perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+        _value := agent_internal.go_through(_through, _sql, _call -> 'arguments', null,
+                                            concat_ws(', ', nullif(_call ->> 'path', ''), 'pg_temp'), false, true);
+        perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);  -- see agent_internal.go_through()
         _result := _value::jsonb;
         if (_call -> 'must_find')::boolean and _result is null then
             raise exception 'row does not exist or is not visible to role "%"; nothing was updated', _call ->> 'run_as'
@@ -141,6 +140,7 @@ begin
         raise exception 'cannot read in a transaction that is read-only: a signed request is valid once' using errcode = '25006';
     end if;
     perform agent_internal.number_audit();
+    perform agent_internal.note_code(true);
     perform set_config('transaction_read_only', 'on', true);
     perform set_config(s.key, s.value, true) from jsonb_each_text(nullif(_call -> 'settings', 'null')) s;
     if _relation is not null then
@@ -149,8 +149,8 @@ begin
     if _declare then
         _sql := 'declare walagent no scroll cursor for ' || _sql;
     end if;
-    execute format('select %s($1, $2, $3, $4, $5, true)', _through) into _result
-      using _sql, _call -> 'arguments', _texts, coalesce(_call ->> 'path', ''), coalesce((_call -> 'rows')::boolean, false);
+    _result := agent_internal.go_through(_through, _sql, _call -> 'arguments', _texts, coalesce(_call ->> 'path', ''),
+                                         coalesce((_call -> 'rows')::boolean, false), true);
     if _fetch is null and not _declare then
         execute 'close all';
     end if;
@@ -202,11 +202,10 @@ create or replace function agent_signed.execute_as(_request text, _signature byt
 as $$
 declare
     _call constant jsonb := agent_internal.signed(_request, _signature);
-    _result text;
 begin
-    execute format('select %s($1, null, null, $2, true, $3)', agent_internal.trampoline_of((_call ->> 'run_as')::name)) into _result
-      using _call ->> 'sql', concat_ws(', ', nullif(_call ->> 'path', ''), 'pg_temp'), (_call -> 'last')::boolean;
-    return _result;
+    return agent_internal.go_through(
+        agent_internal.trampoline_of((_call ->> 'run_as')::name), _call ->> 'sql', null, null,
+        concat_ws(', ', nullif(_call ->> 'path', ''), 'pg_temp'), true, (_call -> 'last')::boolean);
 end;
 $$;
 comment on function agent_signed.execute_as(text, bytea) is 'Execute a statement of a step as a role';
@@ -255,8 +254,8 @@ begin
         raise exception 'cannot write in a transaction that is read-only: a signed request is valid once' using errcode = '25006';
     end if;
     perform agent_internal.limit_lock_waits();
-    execute format('select %s($1, null, null, $2, true, true)', agent_internal.trampoline_of((_call ->> 'run_as')::name)) into _result
-      using _call ->> 'sql', _call ->> 'path';
+    _result := agent_internal.go_through(agent_internal.trampoline_of((_call ->> 'run_as')::name), _call ->> 'sql', null, null,
+                                         _call ->> 'path', true, true);
     perform agent_internal.seal(case when current_setting('synchronous_commit') in ('off', 'local') then 'on'
                                      else current_setting('synchronous_commit') end);
     return _result;

@@ -11,7 +11,6 @@ from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
 from walagent.console.offer import Engine
-from walagent.console.own import Caller
 from walagent.console.sessions import act_as, acting_role
 from walagent.console.statements import read_rows
 from walagent.domain.tenant import Actor
@@ -70,7 +69,7 @@ class Acting:
         self._known[digest] = now, actor
         return actor
 
-    async def caller(self, token: str, scope: str) -> tuple[Caller, Json]:
+    async def caller(self, token: str, scope: str) -> tuple[Actor, Json]:
         """Return whose token it is, and the time.
 
         Raises:
@@ -89,8 +88,7 @@ class Acting:
         if not row["has"]:
             raise RefusedError(403, f"the token lacks the scope {scope}", "42501")
         scopes = cast("list[str]", row["scopes"])
-        actor = Actor(str(row["tenant"]), str(row["principal"]))
-        return Caller(actor, tuple(scopes)), row["now"]
+        return Actor(str(row["tenant"]), str(row["principal"]), tuple(scopes)), row["now"]
 
     @asynccontextmanager
     async def transaction(

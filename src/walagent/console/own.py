@@ -32,14 +32,6 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks, and what the token is for; no scopes: all."""
-
-    actor: Actor
-    scopes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Own:
     """What the file offers beside the console."""
 
@@ -53,7 +45,7 @@ class Own:
     )
 
     async def read(
-        self, name: str, given: Mapping[str, str], caller: Caller
+        self, name: str, given: Mapping[str, str], caller: Actor
     ) -> list[Mapping[str, Json]]:
         """Return the rows of a named query.
 
@@ -65,10 +57,9 @@ class Own:
             raise RefusedError(400, f'query "{name}" needs the parameter "{missing[0]}"')
         values = {each: given[each] for each in query.parameters}
         check_texts(values)
-        actor = caller.actor
-        definition = QueryDefinition(query, tuple(values.values()), actor.tenant, actor.principal)
+        definition = QueryDefinition(query, tuple(values.values()), caller)
         try:
-            async with self.places.in_turn(actor):
+            async with self.places.in_turn(caller):
                 found = await self.engine.queries.read(definition)
         except ShapeRefusedError as error:
             reasons = [text for texts in error.errors.values() for text in texts]
@@ -77,7 +68,7 @@ class Own:
         return [values_of(row) for row in found.rows.values()]
 
     async def write(
-        self, declared: Declared, given: Mapping[str, Json], caller: Caller
+        self, declared: Declared, given: Mapping[str, Json], caller: Actor
     ) -> tuple[str, Json]:
         """Execute a statement as its role; return the ID of the transaction, and the first row.
 
@@ -90,7 +81,7 @@ class Own:
         return await self.write_as(declared.run_as or "", declared.text, values, caller)
 
     async def write_as(
-        self, role: str, text: str, values: Mapping[str, str | None], caller: Caller
+        self, role: str, text: str, values: Mapping[str, str | None], caller: Actor
     ) -> tuple[str, Json]:
         """Execute a statement as a role; return as `write`.
 
@@ -99,10 +90,8 @@ class Own:
             WalagentError: PostgreSQL refused it, or the role cannot be used.
         """
         check_texts(values)
-        async with self.places.in_turn(caller.actor):
-            written = await self.engine.roles.write(
-                role, caller.actor, [*caller.scopes], text, values
-            )
+        async with self.places.in_turn(caller):
+            written = await self.engine.roles.write(role, caller, text, values)
         if not written.count:
             raise RefusedError(404, "it does not exist, or you may not see it")
         row = None if written.row is None else _decoder(written.types)(written.row)

@@ -46,6 +46,7 @@ class Shares:
         Raises:
             RefusedError: there is none; 429 if the principal or its tenant has too many.
         """
+        who = _principal(who)
         if not self._has_place(who):
             raise self._refusal(who)
         self._take(who)
@@ -61,6 +62,7 @@ class Shares:
         Raises:
             RefusedError: too many of the principal wait already.
         """
+        who = _principal(who)
         if self._has_place(who):
             self._take(who)
         else:
@@ -116,6 +118,11 @@ class Shares:
         else:
             return RefusedError(503, f"{self._most} {self._what} at once", hint=_LATER)
         return RefusedError(429, f"expected at most {words}", hint=_LATER)
+
+
+def _principal(who: Actor) -> Actor:
+    """Return who it is with any token."""
+    return Actor(who.tenant, who.principal)
 
 
 def _subtract(counts: Counter[K], key: K) -> None:

@@ -84,8 +84,8 @@ class SyncSettings:
 class Principals(Protocol):
     """Who a token belongs to."""
 
-    async def of_token(self, token: str) -> tuple[str, str]:
-        """Return tenant and principal of a token.
+    async def of_token(self, token: str) -> Actor:
+        """Return whose token it is, and what for.
 
         Raises:
             ShapeRefusedError: it is missing, unknown, expired or revoked.
@@ -216,7 +216,7 @@ class ShapeApp:
         """Answer a request for a named query, as the principal of its token."""
         if self._principals is None or (named := self._settings.queries.get(name)) is None:
             raise ShapeRefusedError(404, f"there is no shape {name}")
-        tenant, principal = await self._principals.of_token(bearer_of(scope))
+        actor = await self._principals.of_token(bearer_of(scope))
         missing = [each for each in named.parameters if each not in query]
         if missing:
             raise RequestError(missing[0], "can't be blank")
@@ -227,10 +227,10 @@ class ShapeApp:
         if unknown and is_strict(scope):
             raise RequestError(min(unknown), f"is no parameter of shape {name}")
         values = tuple(query[each] for each in named.parameters)
-        definition = QueryDefinition(named, values, tenant, principal)
+        definition = QueryDefinition(named, values, actor)
         client = _Client(parse_place(query), scope, receive, send)
         queries = self._engine.queries
-        with self._places.now(Actor(tenant, principal)):
+        with self._places.now(actor):
             await self._serve(queries.find(definition), lambda: queries.get(definition), client)
 
     async def _serve(

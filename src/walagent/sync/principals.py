@@ -7,6 +7,7 @@ from typing import Final
 
 from psycopg import Error
 
+from walagent.domain.tenant import Actor
 from walagent.http.signed_tokens import FindIdentity, SignedTokenError
 from walagent.store.sessions.acting import identity_of_token
 from walagent.sync.checks import ShapeRefusedError
@@ -30,10 +31,10 @@ class TokenCheck:
     ) -> None:
         self._connection = connection
         self._find = find
-        self._known: dict[bytes, tuple[float, tuple[str, str]]] = {}
+        self._known: dict[bytes, tuple[float, Actor]] = {}
 
-    async def of_token(self, token: str) -> tuple[str, str]:
-        """Return tenant and principal of a token.
+    async def of_token(self, token: str) -> Actor:
+        """Return whose token it is, and what for.
 
         Raises:
             ShapeRefusedError: it is missing, unknown, expired or revoked.
@@ -51,7 +52,7 @@ class TokenCheck:
         self._known[digest] = (now, found)
         return found
 
-    async def _ask(self, token: str) -> tuple[str, str]:
+    async def _ask(self, token: str) -> Actor:
         try:
             identity = self._find(token)
         except SignedTokenError as error:
@@ -64,11 +65,12 @@ class TokenCheck:
                     raise ShapeRefusedError(401, _REFUSED) from error
                 raise
             cursor = await conn.execute(
-                "select agent.current_tenant(), agent.current_principal(), agent.has_scope('read')"
+                "select i.tenant, i.principal::text, i.scopes, agent.has_scope('read')"
+                " from agent_internal.identity() as i"
             )
             row = await cursor.fetchone()
         if row is None or row[0] is None:
             raise ShapeRefusedError(401, _REFUSED)
-        if not row[2]:
+        if not row[3]:
             raise ShapeRefusedError(403, "the token lacks the scope read")
-        return str(row[0]), str(row[1])
+        return Actor(row[0], row[1], tuple(row[2]))

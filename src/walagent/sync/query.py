@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from psycopg import AsyncClientCursor, AsyncConnection
 from psycopg.sql import SQL, Identifier
 
+from walagent.domain.tenant import Actor
 from walagent.errors import WalagentError
 from walagent.guard.literals import without_literals
 from walagent.message import Json
@@ -54,12 +55,11 @@ class NamedQuery:
 
 @dataclass(frozen=True, slots=True)
 class QueryDefinition:
-    """A query with its parameters, for one principal."""
+    """A query with its parameters, for one principal and the scopes of its token."""
 
     query: NamedQuery
     values: tuple[str | None, ...]
-    tenant: str
-    principal: str
+    actor: Actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,10 @@ async def acting(
 ) -> AsyncGenerator[None]:
     """Read as the principal, in one snapshot."""
     async with reading(conn):
+        actor = definition.actor
         await conn.execute(
-            "select agent_internal.assume(%s, %s)", (definition.tenant, definition.principal)
+            "select agent_internal.assume(%s, %s, %s)",
+            (actor.tenant, actor.principal, [*actor.scopes]),
         )
         if role is not None:
             await conn.execute(SQL("set local role {}").format(Identifier(role)))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from psycopg import AsyncConnection, Error
 
+from walagent.domain.tenant import Actor
 from walagent.errors import WalagentError
 from walagent.replication.sinks import Table
 from walagent.sync.checks import ShapeRefusedError, refusal_of
@@ -140,7 +141,7 @@ class QueryShapes:
                 text = f"there are {self._limits.shapes} named shapes already; try again"
                 raise ShapeRefusedError(503, text)
             self.drop(oldest)
-        principal = (definition.tenant, definition.principal)
+        principal = _principal(definition)
         self._of_principal[principal] += 1
         try:
             return await self._read_shape(definition)
@@ -153,13 +154,11 @@ class QueryShapes:
         Raises:
             ShapeRefusedError: it asks for all of them.
         """
-        principal = (definition.tenant, definition.principal)
+        principal = _principal(definition)
         its = [
-            shape
-            for shape in self._shapes.values()
-            if (shape.definition.tenant, shape.definition.principal) == principal
+            shape for shape in self._shapes.values() if _principal(shape.definition) == principal
         ]
-        most, name = self._limits.of_principal, definition.principal
+        most, name = self._limits.of_principal, definition.actor.principal
         if self._of_principal[principal] >= most:
             refusal = f"{name} has {most} shapes already (sync.max_shapes)"
         elif sum(shape.size for shape in its) >= self._limits.total_bytes / 2:
@@ -191,7 +190,7 @@ class QueryShapes:
             raise ShapeRefusedError(503, "changes were not read for a time; try again")
         shape = QueryShape(definition, found, self._limits.log_bytes)
         self._shapes[definition] = shape
-        self._of_principal[definition.tenant, definition.principal] += 1
+        self._of_principal[_principal(definition)] += 1
         for table in tables:
             self._by_table.setdefault(table, set()).add(shape)
         for xid, lsn in touched.items():
@@ -222,7 +221,7 @@ class QueryShapes:
         for named in queries:
             if named.run_as is not None:
                 continue
-            definition = QueryDefinition(named, (None,) * len(named.parameters), "", "")
+            definition = QueryDefinition(named, (None,) * len(named.parameters), Actor("", ""))
             try:
                 async with self._host.connection() as conn:
                     found = await code_of_others(conn, definition)
@@ -301,7 +300,7 @@ class QueryShapes:
         """End a shape."""
         if self._shapes.get(shape.definition) is shape:
             del self._shapes[shape.definition]
-            self._leave((shape.definition.tenant, shape.definition.principal))
+            self._leave(_principal(shape.definition))
         for table in [t for t, shapes in self._by_table.items() if shape in shapes]:
             self._by_table[table].discard(shape)
             if not self._by_table[table]:
@@ -323,6 +322,11 @@ def _check(definition: QueryDefinition, tables: Collection[Table]) -> None:
             raise _not_ours(definition, table)
         text = f"shape {definition.query.name} reads {table}, whose changes are not in the WAL"
         raise ShapeRefusedError(400, text)
+
+
+def _principal(definition: QueryDefinition) -> tuple[str, str]:
+    """Return tenant and principal, whatever the token."""
+    return definition.actor.tenant, definition.actor.principal
 
 
 def _not_ours(definition: QueryDefinition, what: str) -> ShapeRefusedError:

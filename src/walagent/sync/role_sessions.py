@@ -127,7 +127,7 @@ class RoleSessions:
             plan = split_record(found["rows"][0])[0]
             return tables_of_plan(orjson.loads(plan or "[]"))
 
-        return await self._use(role, _actor(definition), _READ, explain)
+        return await self._use(role, definition.actor, _READ, explain)
 
     async def read(self, definition: QueryDefinition, role: str) -> Found:
         """Return the rows of a query.
@@ -149,13 +149,12 @@ class RoleSessions:
             del types["walagent_row"]
             return Found(visible, types, rows)
 
-        return await self._use(role, _actor(definition), _READ, read)
+        return await self._use(role, definition.actor, _READ, read)
 
     async def write(
         self,
         role: str,
         actor: Actor,
-        scopes: list[str],
         statement: str,
         values: Mapping[str, str | None],
     ) -> Written:
@@ -169,7 +168,7 @@ class RoleSessions:
             cursor = await transaction.conn.execute("select pg_current_xact_id()::text")
             row = await cursor.fetchone()
             text = AsyncClientCursor(transaction.conn).mogrify(statement.encode(), values)
-            found = await _call(transaction, "write_as", role, text, {"scopes": [*scopes]})
+            found = await _call(transaction, "write_as", role, text)
             types, records = _types(found), found["rows"] or ()
             first = dict(zip(types, split_record(records[0]), strict=True)) if records else None
             return Written(row[0] if row else "", found["count"], types, first)
@@ -238,19 +237,14 @@ class RoleSessions:
 _OF_ROLE: Final = frozenset({"WA008", TRAMPOLINE_LOST})
 
 
-def _actor(definition: QueryDefinition) -> Actor:
-    return Actor(definition.tenant, definition.principal)
-
-
 async def _call(
     transaction: ToolTransaction,
     function: SignedFunction,
     role: str,
     text: str,
-    more: Mapping[str, Json] | None = None,
 ) -> dict[str, Any]:
     request: dict[str, Json] = {"run_as": role, "sql": text, "path": _PATH, "rows": True}
-    return orjson.loads(await transaction.call(function, {**request, **(more or {})}))
+    return orjson.loads(await transaction.call(function, request))
 
 
 def _types(found: Mapping[str, Any]) -> dict[str, int]:

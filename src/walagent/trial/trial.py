@@ -20,6 +20,7 @@ from walagent.domain.run import Claim, RunSpec
 from walagent.errors import ConfigError, PreconditionError
 from walagent.intake.backfill import PresentRow, present_row, runs_of
 from walagent.intake.conditions import Evaluator
+from walagent.intake.placement import place_rows
 from walagent.matching.document import SizeLimits
 from walagent.message import Json, ModelSpec
 from walagent.models import make_model
@@ -93,12 +94,14 @@ class Trial:
     rows: Sequence[PresentRow]
     limits: SizeLimits
     options: TrialOptions
+    tenant: str | None = None  # of who tries; None: all
 
     async def first_cost(self) -> Decimal | None:
         """Return what the first call for one row can cost at most; None: unknown."""
         with translating():
             for row in self.rows:
-                if (run := await self._run_of(row)) is not None:
+                run = await self._run_of(row)
+                if run is not None and not run.get("error"):
                     return await self._cost_of(run)
         return Decimal(0)
 
@@ -106,11 +109,14 @@ class Trial:
         """Execute the run of a row, and take it back.
 
         Raises:
-            WalagentError: the database is lost, or the model cannot be called.
+            WalagentError: the database is lost, the model cannot be called, or the row names no
+                tenant in which who tries it may act.
         """
         with translating():
             if (run := await self._run_of(row)) is None:
                 return TriedRow(row.key, None)
+            if run.get("error"):
+                raise PreconditionError(f"row {row.key}: {run['error']['reason']}")
             async with self._savepoint():
                 claim = await trials.start_run(self.conn, self.attachment, run)
                 spec = self._spec(claim)
@@ -127,12 +133,21 @@ class Trial:
         return TriedRow(row.key, shown, changes, list(left_out))
 
     async def _run_of(self, row: PresentRow) -> Mapping[str, Json] | None:
-        """Return the run of a row, if the condition is true; evaluated as intake does it."""
+        """Return the run of a row, if the condition is true; evaluated as intake does it.
+
+        It has an `error` if the row names no tenant in which who tries it may act.
+        """
         async with self._savepoint():
             found = await runs_of(
                 Evaluator(self.conn, self.reader), self.attachment, [row], self.limits
             )
-        return found[0] if found else None
+            placed = await place_rows(self.conn, found)
+        if not placed:
+            return None
+        run, own = placed[0], self.tenant or placed[0].get("tenant")
+        if own != run.get("tenant", own):
+            return {**run, "error": {"reason": f'it is of tenant "{run["tenant"]}"'}}
+        return run
 
     async def _cost_of(self, run: Mapping[str, Json]) -> Decimal | None:
         async with self._savepoint():
@@ -192,7 +207,10 @@ async def open_trial(dsn: str, wanted: Wanted, options: TrialOptions) -> AsyncGe
         made = agent_resources(pool, toolbox, lambda _: model, key, limits)
         kinds = {name: replace(kind, patience=_PATIENCE) for name, kind in made.kinds.items()}
         resources = replace(made, kinds=kinds)
-        yield Trial(conn, outside, resources, reader, attachment, spec, rows, limits, options)
+        tenant = wanted.actor and wanted.actor.tenant
+        yield Trial(
+            conn, outside, resources, reader, attachment, spec, rows, limits, options, tenant
+        )
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from walagent.config.dsn import Logins, Places
 from walagent.config.sections import Http
 from walagent.console.trials import MayTry, PageTrials
 from walagent.domain.attachment import Attachment
+from walagent.errors import PreconditionError
 from walagent.http.exchange import RefusedError
 from walagent.http.server import listen, serve_on
 from walagent.message import Json
@@ -309,3 +310,30 @@ async def test_a_trial_acts_in_the_tenant_of_its_attachment(
             found = Attachment.from_json(attached[0])
             claim = await trials.start_run(conn, found, {"change": change})
             assert claim.tenant == "a"
+
+
+@pytest.mark.parametrize(
+    ("named", "refused"),
+    [("a", ""), ("b", 'it is of tenant "b"'), ("", "names no tenant"), ("c", "does not exist")],
+)
+async def test_a_row_of_another_tenant_is_not_tried(
+    conn: AsyncConnection, dsn: str, tmp_path: Path, named: str, refused: str
+) -> None:
+    """Its run would be that tenant's, and its steps are no business of who tries."""
+    async with bench(conn, dsn, tmp_path, "a") as found:
+        await run_all(
+            conn,
+            f"alter table ticket add column customer text default '{named}';"
+            f"grant select (customer) on ticket to {found.login};"
+            "update agent.attachment set tenant_column = 'customer'",
+        )
+        may = await found.may("ann")
+        listed: Any = await found.trials.rows(may)
+        assert bool(float(listed["first_cost"])) is not bool(refused)
+        at = listed["rows"][0]["at"]
+        if refused:
+            with pytest.raises(PreconditionError, match=refused):
+                await found.trials.run(may, at, {}, approved=False)
+        else:
+            tried: Any = await found.trials.run(may, at, {}, approved=False)
+            assert tried["run"]["state"] == "succeeded"

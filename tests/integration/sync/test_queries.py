@@ -13,6 +13,7 @@ from tests.helpers.database import DEADLINE, run_all, value
 from tests.helpers.shapes import Follower, Served, serving
 from walagent import ShapeClient
 from walagent.config import Replication
+from walagent.domain.tenant import Actor
 from walagent.errors import PreconditionError
 from walagent.replication.bootstrap import ensure_slot
 from walagent.sync.limits import EngineLimits
@@ -33,6 +34,11 @@ QUERIES = {
     "settings": NamedQuery(
         "settings",
         "select name, current_setting(name) as value from (values ('jit')) as s (name)",
+        ("name",),
+    ),
+    "scopes": NamedQuery(
+        "scopes",
+        "select name, agent.has_scope(name) as has from (values ('approve'), ('read')) as s (name)",
         ("name",),
     ),
 }
@@ -126,6 +132,23 @@ async def test_what_a_token_does_not_allow_is_refused(
     assert refused.status_code == httpx.codes.UNAUTHORIZED
 
 
+async def test_a_query_has_the_scopes_of_its_token(conn: AsyncConnection, served: Served) -> None:
+    """Another token of the same person gets rows of its own, on a page and live."""
+    await conn.execute(
+        "insert into agent.token (tenant, principal, digest, scopes)"
+        " values ('a', 'ann', %s, '{read}')",
+        (sha256(b"reads").digest(),),
+    )
+    once = served.url.removesuffix("/shape") + "/queries/scopes"
+    for token, approves in (("ann", "t"), ("reads", "f"), ("ann", "t")):
+        wanted = {"approve": approves, "read": "t"}
+        client = Follower(served, path="scopes", token=token)
+        await client.catch_up()
+        assert {row["name"]: row["has"][0] for row in client.rows.values()} == wanted
+        answer = await served.http.get(once, headers={"authorization": f"Bearer {token}"})
+        assert {row["name"]: "ft"[row["has"]] for row in answer.json()["rows"]} == wanted
+
+
 async def test_a_handle_of_another_gives_nothing(conn: AsyncConnection, served: Served) -> None:
     """A handle is no right: with it, another principal receives its own rows from the start."""
     await act(conn, "ann", "select agent.open_thread('hers')")
@@ -153,7 +176,9 @@ async def test_one_principal_cannot_take_the_shapes_of_all(served: Served) -> No
     other = await served.get(path="threads", token="bob", offset="-1")
     assert other.status_code == httpx.codes.OK
     kept = next(t for t, a in zip(threads, answers, strict=True) if a.status_code == httpx.codes.OK)
-    shape = served.engine.queries.find(QueryDefinition(QUERIES["events"], (kept,), "a", "ann"))
+    shape = served.engine.queries.find(
+        QueryDefinition(QUERIES["events"], (kept,), Actor("a", "ann"))
+    )
     assert shape is not None
     shape.used_at -= 600
     later = await served.get(path="threads", token="ann", offset="-1")

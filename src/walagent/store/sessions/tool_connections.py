@@ -39,11 +39,16 @@ SignedFunction = Literal[
     "write_as",
 ]
 
+# Of random(), which DISCARD ALL leaves as others have set it.
+_SEED: Final = (
+    "select pg_catalog.setseed(pg_catalog.float8div(pg_catalog.float8(pg_catalog.hashtext("
+    "pg_catalog.gen_random_uuid()::pg_catalog.text)), 2147483648::pg_catalog.float8))"
+)
 # DISCARD ALL without the plans, which code of others cannot change: settings first, for they can
 # hide the functions that follow; last, those that each connection has.
 DISCARD: Final = (
     "reset all; close all; deallocate all; unlisten *; discard temp; discard sequences;"
-    f" select pg_catalog.pg_advisory_unlock_all(); {RENEW}"
+    f" select pg_catalog.pg_advisory_unlock_all(); {RENEW}; {_SEED}"
 )
 _LOGIN: Final = """
 select agent_internal.tools_login(), key,

@@ -1,5 +1,5 @@
 -- Types of a literal, with a part to which its owner can add code between two looks: a CHECK to a domain, an attribute to a
--- composite type.  A domain that the literal has itself is converted without it.  No %(types)s: whether there is such a type.
+-- composite type or table.  A domain that the literal has itself is converted without it.  No %(types)s: whether there is such a type.
 with recursive becoming (word) as (
     select case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end
 ), made (type, oid, inside) as (
@@ -24,7 +24,7 @@ select m.type::regtype::text as type, t.oid::regtype::text as part, o.rolname as
  where not o.rolsuper and not pg_has_role(o.oid, session_user, (select word from becoming))
  union all
 select null, null, o.rolname
-  from pg_type t join pg_roles o on o.oid = t.typowner left join pg_class c on c.oid = t.typrelid
- where %(types)s::oid[] is null and (t.typtype = 'd' or c.relkind = 'c') and t.oid >= 16384
+  from pg_type t join pg_roles o on o.oid = t.typowner
+ where %(types)s::oid[] is null and t.typtype in ('c', 'd') and t.oid >= 16384
    and not o.rolsuper and not pg_has_role(o.oid, session_user, (select word from becoming))
  limit 1
