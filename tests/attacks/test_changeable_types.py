@@ -86,3 +86,42 @@ async def test_a_literal_of_the_row_of_a_table_is_refused(conn: AsyncConnection)
             await _judged(conn, "plain = 'x'")
         finally:
             await run_all(conn, "drop table item, hers")
+
+
+NAMED = """
+create schema theirs authorization {0};
+set role {0};
+grant usage on schema theirs to public;
+create type theirs.span as range (subtype = int);
+create type theirs.state as enum ('open', 'done');
+create function theirs.likes(text) returns boolean language sql immutable return true;
+reset role;
+create table item (id int primary key, n int, s theirs.state, body text);
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "refused"),
+    [
+        ("new.n <@ '[1,2]'::theirs.span", True),
+        ("new.n <@ cast('[1,2]' as theirs.span)", True),
+        ("new.s = 'open'::theirs.state", True),
+        ("theirs.likes('x')", True),
+        ("new.s = 'open'", False),
+        ("new.s::text = 'open'", False),
+    ],
+)
+async def test_what_others_could_exchange_by_name_stands_beside_no_constant(
+    conn: AsyncConnection, condition: str, *, refused: bool
+) -> None:
+    """Another type gets the name between two looks, and its code reads the constant."""
+    async with role(conn) as owner:
+        await run_all(conn, DESK + NAMED.format(owner))
+        try:
+            if refused:
+                with pytest.raises(errors.Error, match=f'"{owner}" could exchange'):
+                    await attach(conn, f'when="{condition}"', "item")
+            else:
+                await attach(conn, f'when="{condition}"', "item")
+        finally:
+            await run_all(conn, "drop table item; drop schema theirs cascade")

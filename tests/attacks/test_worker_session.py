@@ -4,12 +4,13 @@ The session is a person's or a program's.  A tool has the rights of its own role
 prepared statements and temporary objects that it leaves are found by the next statement there.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from psycopg import AsyncConnection, errors, sql
+from psycopg import AsyncConnection, Error, errors, sql
 
-from tests.helpers.database import role, run_all, session, value
+from tests.helpers.database import role, run_all, session, until, value
 from tests.integration.own_worker.rig import Desk, desk
 
 CALL = "select agent.process_tool_call(%s, 'add_note', '{\"text\": \"a\"}') ->> 'status'"
@@ -137,3 +138,45 @@ async def test_policies_are_not_evaluated_there_either(
 async def _again(place: Desk, turn: int) -> int:
     await place.call("finish_turn", turn, "Done.")
     return await place.start("Again.")
+
+
+LATE = """
+begin;
+create function xs.leave() returns trigger language plpgsql as $$
+begin
+    perform pg_catalog.set_config('search_path', 'xs, pg_catalog', false);
+    return new;
+end $$;
+create function xs.lower(text) returns text language plpgsql as
+    $$ begin return 'I am ' || current_user; end $$;
+create trigger leave before insert on public.note for each row execute function xs.leave()
+"""
+
+
+async def test_what_is_created_while_the_tool_waits_leaves_nothing(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Who may create triggers on the table of the tool, and nothing was there at the first look."""
+    call = "select agent.process_tool_call(%s, 'add_note', '{\"text\": \"a\"}') ->> 'status'"
+    async with desk(conn, dsn) as d, role(conn) as stranger:
+        await run_all(
+            conn,
+            f"create schema xs authorization {stranger}; grant trigger on note to {stranger};"
+            "grant usage on schema xs to public",
+        )
+        try:
+            turn = await d.start()
+            async with session(dsn, user=stranger) as other:
+                await run_all(other, LATE)
+                calling = asyncio.create_task(value(d.worker, call, turn))
+                await until(
+                    conn,
+                    "select exists (select from pg_locks where not granted"
+                    " and relation = 'note'::regclass)",
+                )
+                await run_all(other, "commit")
+                with pytest.raises(Error, match=stranger):
+                    await calling
+            assert await value(d.worker, "select lower('X')") == "x"
+        finally:
+            await run_all(conn, "drop schema xs cascade")

@@ -166,19 +166,40 @@ create or replace function agent_internal.check_constants(_head text, _expressio
     set transform_null_equals = off
 as $$
 declare
-    _statement constant text := concat(_head, agent_internal.without_constants(_expression), _tail);
-    _code      text;
+    _bare constant text := agent_internal.without_constants(_expression);
+    _rule text;
+    _code text;
 begin
     perform set_config('search_path', _path, true);
-    execute _statement;
+    execute concat(_head, _bare, _tail);
     perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    select agent_internal.code_of_types(array_agg(distinct m[1]::oid)) into _code
-      from pg_rewrite r cross join lateral regexp_matches(r.ev_action::text, ':consttype (\d+)', 'g') m
-     where r.ev_class = 'pg_temp.walagent_condition'::regclass;
+    select r.ev_action::text into _rule from pg_rewrite r where r.ev_class = 'pg_temp.walagent_condition'::regclass;
     drop view pg_temp.walagent_condition;
+    select agent_internal.code_of_types(array_agg(distinct m[1]::oid)) into _code
+      from regexp_matches(_rule, ':consttype (\d+)', 'g') m;
     if _code is not null then
         raise exception 'cannot use a constant of type % in a condition', split_part(_code, E'\n', 1)
             using errcode = _state, detail = split_part(_code, E'\n', 2), hint = 'Compare what it is built of.';
+    elsif _bare = _expression then
+        return;
+    end if;
+    -- When the constants are read, the names are looked up again: a type or function of others can have been exchanged for another one.
+    select format(E'%s\n"%s" could exchange it for another one while the constants are read.', n.what, o.rolname) into _code
+      from (select p.oid::regprocedure::text, p.proowner
+              from pg_proc p
+             where p.oid >= 16384 and p.oid in (select m[1]::oid from regexp_matches(_rule, ':(?:op)?funcid (\d+)', 'g') m)
+            union all
+            select t.oid::regtype::text, t.typowner
+              from pg_type t
+             where t.oid >= 16384 and _bare ~* '::|\mcast\M'  -- else the types are those of columns
+               and t.oid in (select m[1]::oid from regexp_matches(_rule, ':consttype (\d+)', 'g') m)) n (what, owner)
+           join pg_roles o on o.oid = n.owner
+     where not o.rolsuper and not agent_internal.may_become(o.oid, session_user)
+     limit 1;
+    if found then
+        raise exception 'cannot use constants beside % in a condition', split_part(_code, E'\n', 1)
+            using errcode = _state, detail = split_part(_code, E'\n', 2),
+                  hint = 'Compare with text: its text form, or a column of a type of PostgreSQL.';
     end if;
 end;
 $$;

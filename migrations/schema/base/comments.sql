@@ -25,7 +25,6 @@ comment on column agent_internal.database.made_at is 'Position of the WAL at whi
 
 comment on table agent_internal.trial is 'Has a row in the transaction of a trial, and is empty otherwise';
 comment on column agent_internal.trial.started_at is 'Time of the start';
-comment on column agent_internal.trial.in_code is 'Whether a trampoline is executing code of others, which is nobody unless its identity is signed';
 
 comment on table agent_internal.slot_lock is 'Locked by the process that creates the replication slot';
 

@@ -87,3 +87,23 @@ as $$
       from pg_roles r where r.rolname = _role
 $$;
 comment on function agent_internal.may_become(oid, name) is 'Whether a role can become another one';
+
+-- Whether a trampoline is executing code of others here: it is among those that have called this, and nothing removes it from them.
+-- A parallel worker does not know who has called.
+--
+-- Raises 25000 in a parallel worker, where nothing of walagent is executed.
+create or replace function agent_internal.in_code()
+    returns boolean
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _callers text;
+begin
+    get diagnostics _callers = pg_context;
+    perform set_config('walagent.parallel', 'no', true);
+    return _callers ~ 'agent_call[.]as_[0-9]+[(]';
+end;
+$$;
+comment on function agent_internal.in_code() is 'Whether code of others is being executed';

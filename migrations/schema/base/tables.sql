@@ -44,8 +44,7 @@ create table agent_internal.database (
 
 -- Only the owner can insert, and nobody commits a row: who sees one is in the transaction of a trial.
 create table agent_internal.trial (
-    started_at timestamptz primary key default now(),
-    in_code    boolean not null default false
+    started_at timestamptz primary key default now()
 );
 
 -- Anyone who can connect can hold an advisory lock without limit.  These tables are empty; only their owner, and the functions

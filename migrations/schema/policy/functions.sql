@@ -90,7 +90,6 @@ declare
     _done    boolean := false;
 begin
     begin
-        perform agent_internal.note_code(true);
         perform set_config('transaction_read_only', 'on', true);
         _value := agent_internal.go_through(
             _through, format('select (%s)::pg_catalog.text from (select $1 as call) as c', _expression), _call, null,

@@ -44,3 +44,7 @@ create policy of_its_owner on agent_internal.schema_table using (owner = (select
 create policy tenant on agent_internal.schema_table as restrictive
     using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()));
 create policy reading on agent_internal.schema_table as restrictive for select using ((select agent_internal.may_read()));
+
+-- What a person has asked is nothing for code of others beneath a question.
+create policy of_no_code on agent.session as restrictive for select using (not (select agent_internal.in_code()));
+create policy of_no_code on agent.question as restrictive for select using (not (select agent_internal.in_code()));

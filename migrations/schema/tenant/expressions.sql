@@ -26,7 +26,7 @@ begin
         end if;
         return;
     end if;
-    if exists (select from agent_internal.trial where in_code) then  -- in the session of the person who tries
+    if agent_internal.in_code() then  -- its session can be that of who asks or tries
         named := true;
         return;
     end if;

@@ -121,25 +121,6 @@ end;
 $$;
 comment on function agent_internal.trampoline_of(name) is 'The trampoline of a role, if it is as it was created';
 
--- In a trial, whose session is that of the person who tries: note whether code of others is being executed, which is nobody unless
--- its identity is signed.  A transaction that is read-only keeps the note until it is rolled back.
---
--- Returns what was noted before.
-create or replace function agent_internal.note_code(_executes boolean)
-    returns boolean
-    language plpgsql
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _before constant boolean := (select in_code from agent_internal.trial);
-begin
-    if _before <> _executes and not current_setting('transaction_read_only')::boolean then
-        update agent_internal.trial set in_code = _executes;
-    end if;
-    return _before;
-end;
-$$;
-
 -- Execute a statement by a trampoline: see agent_internal.trampoline_body().
 create or replace function agent_internal.go_through(
     _through text, _sql text, _arguments jsonb, _texts text[], _path text, _rows boolean, _last boolean
@@ -149,13 +130,11 @@ create or replace function agent_internal.go_through(
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _before constant boolean := agent_internal.note_code(true);
     _result text;
 begin
     execute format('select %s($1, $2, $3, $4, $5, $6)', _through) into _result using _sql, _arguments, _texts, _path, _rows, _last;
     -- A SET by the statement outlasts the search_path of this function: its operators must not be found here.
     perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    perform agent_internal.note_code(_before);
     return _result;
 end;
 $$;

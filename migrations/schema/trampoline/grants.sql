@@ -3,7 +3,6 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.check_reader(name, oid, text[])', 'execute', '{runner}'),
     ('function', 'agent_internal.close_trampoline(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.go_through(text, text, jsonb, text[], text, boolean, boolean)', 'execute', '{runner}'),
-    ('function', 'agent_internal.note_code(boolean)', 'execute', '{runner}'),
     ('function', 'agent_internal.make_trampoline(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.check_member(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.make_trampoline_of_member(name)', 'execute', '{runner,developer,asker}'),

@@ -1,5 +1,5 @@
--- Refuse a role that the login of this session cannot become.  In a trial the session belongs to the person who tries, so code there
--- reads as none of its roles.
+-- Refuse a role that the login of this session cannot become.  Code of others, and what is in a trial, reads as none of the roles of
+-- the person whose session it is.
 --
 -- Raises 42501.
 create or replace function agent_internal.check_member(_role name)
@@ -9,7 +9,7 @@ create or replace function agent_internal.check_member(_role name)
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if exists (select from agent_internal.trial)
+    if agent_internal.in_code() or exists (select from agent_internal.trial)
        or agent_internal.may_become((select r.oid from pg_roles r where r.rolname = session_user), _role) is not true then
         raise exception '"%" cannot become role "%"', session_user, _role using errcode = '42501';
     end if;
@@ -31,11 +31,15 @@ create or replace function agent_internal.read_as_member(_role name, _sql text, 
 as $$
 declare
     _through constant text := agent_internal.trampoline_of(_role);
+    _who     constant record := agent_internal.identity();
     _result  text;
 begin
     perform agent_internal.check_member(_role);
     perform set_config('transaction_read_only', 'on', true);
-    _result := agent_internal.go_through(_through, _sql, null, null, _path, true, true);
+    if _who.principal is not null and _who.named then
+        perform agent_internal.assume(_who.tenant, _who.principal, _who.scopes, _who.until);
+    end if;
+    _result := agent_internal.go_through(_through, _sql, null, null, _path, true, false);
     execute 'close all';
     return _result;
 end;

@@ -140,7 +140,6 @@ begin
         raise exception 'cannot read in a transaction that is read-only: a signed request is valid once' using errcode = '25006';
     end if;
     perform agent_internal.number_audit();
-    perform agent_internal.note_code(true);
     perform set_config('transaction_read_only', 'on', true);
     perform set_config(s.key, s.value, true) from jsonb_each_text(nullif(_call -> 'settings', 'null')) s;
     if _relation is not null then
@@ -150,7 +149,7 @@ begin
         _sql := 'declare walagent no scroll cursor for ' || _sql;
     end if;
     _result := agent_internal.go_through(_through, _sql, _call -> 'arguments', _texts, coalesce(_call ->> 'path', ''),
-                                         coalesce((_call -> 'rows')::boolean, false), true);
+                                         coalesce((_call -> 'rows')::boolean, false), false);
     if _fetch is null and not _declare then
         execute 'close all';
     end if;

@@ -330,6 +330,9 @@ begin
     elsif _tool ->> 'kind' = 'sql' then
         _content := agent_internal.call_in_place(_turn, _def, _tool, _call.call_id, _given);
     end if;
+    if _tool ->> 'kind' = 'sql' or agent_internal.policies_have_code(_turn.tenant) then
+        perform agent_internal.refuse_strangers();  -- also of what was committed meanwhile; the error takes back what it left
+    end if;
     if _content is not null then
         return jsonb_build_object('status', case when _content ? 'denied' then 'denied' else 'done' end, 'call_id', _call.call_id,
                                   'result', _content -> 'content', 'is_error', _content -> 'is_error');

@@ -37,7 +37,8 @@ select i.tenant, i.principal::text, agent.has_role('developer'), x.login::text, 
        or pg_has_role(x.login, c.relowner, 'member'),
        exists (select from pg_catalog.pg_roles r
                 where r.rolname = a.run_as and pg_has_role(x.login, r.oid, 'member')),
-       pg_has_role(session_user, c.relowner, 'member')
+       pg_has_role(session_user, c.relowner, 'member'),
+       x.reads_login and not x.is_own
   from agent_internal.identity() i
        cross join agent_internal.asking('') x
        cross join pg_catalog.pg_class c
@@ -82,8 +83,8 @@ class PageTrials:
             RefusedError: it may not, or there is none.
         """
         row = await (await conn.execute(_WHO, [attachment])).fetchone()
-        tenant, principal, develops, login, run_as, owner, changes, becomes, owns = row or (
-            (None,) * 9
+        tenant, principal, develops, login, run_as, owner, changes, becomes, owns, reads = row or (
+            (None,) * 10
         )
         if not develops:
             raise RefusedError(
@@ -116,6 +117,13 @@ class PageTrials:
                 "trials need the login that owns walagent's schema; walagent run has another one",
                 "42501",
                 f"Run walagent try {attachment} as the owner.",
+            )
+        if reads:
+            raise RefusedError(
+                403,
+                "a policy or view depends on session_user, which is here the login of walagent run",
+                "42501",
+                f"Run walagent try {attachment} as {login}, if it owns walagent's schema.",
             )
         return MayTry(attachment, Actor(str(tenant), str(principal)))
 

@@ -6,6 +6,7 @@ policies see tenant and principal in agent.current_tenant() and agent.current_pr
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from walagent.telemetry.log import log
 
 _CONNECTIONS: Final = 4
 _WAITING: Final = 2_000
+_CHECKED: Final = 10.0  # seconds until a role is looked at again
 _PATH: Final = "pg_catalog, public, pg_temp"
 _WRITE: Final = "; ".join([
     "set local search_path = pg_catalog",
@@ -88,7 +90,7 @@ class RoleSessions:
         self._tools_dsn = tools_dsn
         self._wanted = asyncio.Event()
         self._opened: asyncio.Future[ToolConnections] | None = None
-        self._checked: set[str] = set()
+        self._checked: dict[str, float] = {}  # when a role was found to be restricted
         # What waits is a request or a shape, which are counted, too.
         self._places = Shares(
             "statements", _CONNECTIONS, of_tenant=3, of_principal=2, waiting=_WAITING
@@ -196,7 +198,7 @@ class RoleSessions:
 
     async def _check(self, role: str) -> None:
         """Refuse a role that no policy restricts."""
-        if role in self._checked:
+        if time.monotonic() - self._checked.get(role, -_CHECKED) < _CHECKED:
             return
         async with self._worker() as conn:
             row = await (await conn.execute(_TRUSTED, (role,))).fetchone()
@@ -207,7 +209,7 @@ class RoleSessions:
                 f'role "{role}" is subject to no row-level security',
                 hint="Name a role without SUPERUSER and BYPASSRLS in run_as.",
             )
-        self._checked.add(role)
+        self._checked[role] = time.monotonic()
 
     async def _tools(self) -> ToolConnections:
         if self._opened is None:

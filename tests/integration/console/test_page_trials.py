@@ -337,3 +337,19 @@ async def test_a_row_of_another_tenant_is_not_tried(
         else:
             tried: Any = await found.trials.run(may, at, {}, approved=False)
             assert tried["run"]["state"] == "succeeded"
+
+
+async def test_a_policy_that_asks_for_the_login_is_not_tried(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """The login of the session is the daemon's, which sees what ann's login does not."""
+    async with bench(conn, dsn, tmp_path) as found, role(conn, "nologin") as boss:
+        await run_all(
+            conn,
+            "alter table ticket enable row level security; create policy bosses on ticket"
+            f" using (pg_has_role(session_user, '{boss}', 'member'))",
+        )
+        refused = await found.refusal("ann")
+        assert refused.status == 403
+        assert "session_user" in str(refused)
+        await run_all(conn, "drop policy bosses on ticket")

@@ -23,6 +23,12 @@ Cells = Mapping[str, str | None]  # by column, in PostgreSQL's text form
 
 _PATIENCE: Final = "10s"  # for each statement: it reads a whole table
 _WAIT: Final = "2s"  # a vacuum that the server starts gives way after one
+_NAMED: Final = """
+select current_user,
+       (select c.oid::bigint
+          from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+         where n.nspname = %s and c.relname = %s)
+"""
 _MOST: Final = 10_000  # rows of a table that are compared
 
 
@@ -76,7 +82,9 @@ async def changed_rows(conn: Connection, outside: Connection) -> Changes:
     for table in tables:
         try:
             await _keep(conn, table)
-            if code := await _code_of_others(conn, table.oid):
+            # Each session plans with what it sees: the transaction can have dropped what is there.
+            code = await _code_of_others(conn, table) or await _code_of_others(outside, table)
+            if code is not None:
                 reason = f"planning a statement on it executes {code}"
                 unknown[f"{table.schema}.{table.name}"] = reason
                 continue
@@ -101,11 +109,13 @@ async def _keep(conn: Connection, table: _Table) -> None:
         await conn.execute("set local lock_timeout to default")
 
 
-async def _code_of_others(conn: Connection, table: int) -> TableCode | None:
+async def _code_of_others(conn: Connection, table: _Table) -> TableCode | str | None:
     """Return code of another role that planning executes, if there is any."""
-    cursor = await conn.execute("select current_user")
-    (role,) = await cursor.fetchone() or ("",)
-    found = await code_of(conn, [table], Moment.PLANNED)
+    cursor = await conn.execute(_NAMED, [table.schema, table.name])
+    role, oid = await cursor.fetchone() or ("", None)
+    if oid != table.oid:
+        return "what the transaction has put in its place"
+    found = await code_of(conn, [table.oid], Moment.PLANNED)
     return next((each for each in found if not each.trusted and each.owner != role), None)
 
 
