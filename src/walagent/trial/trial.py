@@ -94,7 +94,7 @@ class Trial:
     rows: Sequence[PresentRow]
     limits: SizeLimits
     options: TrialOptions
-    tenant: str | None = None  # of who tries; None: all
+    tenant: str | None = None  # of the person who tries; None: all
 
     async def first_cost(self) -> Decimal | None:
         """Return what the first call for one row can cost at most; None: unknown."""
