@@ -18,17 +18,26 @@ begin
 end;
 $$;
 
--- Whether the caller may change what a role has decided: its members, and who could change this function.
-create or replace function agent_internal.may_overrule(_role name)
+-- Whether a role may change what another has decided: its members, and who could change this function.
+create or replace function agent_internal.overrules(_role name, _other name)
     returns boolean
     language sql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select bool_or(pg_has_role(current_user, r.oid, 'member'))
-      from pg_roles r
-     where r.rolname = _role or r.oid = (select n.nspowner from pg_namespace n where n.nspname = 'agent_internal')
+    select coalesce(bool_or(pg_has_role(w.oid, r.oid, 'member')), false)
+      from pg_roles w cross join pg_roles r
+     where w.rolname = _role
+       and (r.rolname = _other or r.oid = (select n.nspowner from pg_namespace n where n.nspname = 'agent_internal'))
 $$;
+
+-- The same for the caller.
+create or replace function agent_internal.may_overrule(_role name)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$ select agent_internal.overrules(current_user, _role) $$;
 
 -- Who deletes a policy could have changed it.
 create or replace function agent_internal.keep_policy()
@@ -44,6 +53,15 @@ begin
 end;
 $$;
 
+-- The roles that made the egress rules of tenants, also for a caller whose token does not read.
+create or replace function agent_internal.makers_of_rules(_tenants text[])
+    returns setof name
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$ select distinct r.made_by from agent.egress_rule r where r.tenant = any (_tenants) $$;
+
 -- Egress rules of a tenant are changed by roles that could have made them all: one more allows more, and none allow all.
 create or replace function agent_internal.keep_egress_rules()
     returns trigger
@@ -54,8 +72,8 @@ declare
     _tenant constant text := case tg_op when 'DELETE' then old.tenant else new.tenant end;
     _other  name;
 begin
-    select r.made_by into _other from agent.egress_rule r
-     where r.tenant in (_tenant, old.tenant) and not agent_internal.may_overrule(r.made_by) limit 1;
+    select m into _other from agent_internal.makers_of_rules(array[_tenant, old.tenant]) m
+     where not agent_internal.may_overrule(m) limit 1;
     if found or tg_op <> 'DELETE' and not agent_internal.may_overrule(new.made_by) then
         raise exception 'must be a member of role "%" to change the egress rules of tenant "%"', coalesce(_other, new.made_by), _tenant
             using errcode = '42501';
@@ -111,7 +129,9 @@ $$;
 --       _tenant: NULL: that of the caller.
 -- Returns: action: allow, deny, require (a person has to approve); reason, policy: of that action, NULL if no policy has allowed it;
 --          call: as changed by policies.
--- A policy that allows ends the policies that its role could change, and not those of a stronger one.
+-- A policy that allows ends the policies that its role could change, and not those of a stronger one.  One that transforms
+-- changes only what is carried out; if it has, all that deny or require, and those that transform and that its role could not
+-- change, are asked once more about the call that it became: a later policy undoes what an earlier one decided about no call.
 -- Raises WA016 if the role of a policy has no trampoline: the worker makes it, and asks again.
 create or replace function agent_internal.decide_policy(_point text, _phase text, _call jsonb, _tenant text default null)
     returns jsonb
@@ -121,13 +141,17 @@ create or replace function agent_internal.decide_policy(_point text, _phase text
 as $$
 declare
     _identity constant text := coalesce(current_setting('walagent.identity', true), '');
+    _carried  constant text := case when _point = 'node' then 'state' when _phase = 'before' then 'arguments' else 'result' end;
+    _given    constant jsonb := _call;
     _policy   agent.policy;
     _verdict  jsonb := jsonb_build_object('action', 'allow', 'reason', null, 'policy', null);
-    _found    text;
+    _found    jsonb;
     _applies  boolean;
     _reason   text;
     _state    text;
-    _allowed  name;  -- the role of the policy that has allowed it: only policies of others are asked from there on
+    _allowed  name[];  -- roles of the policies that have allowed it: those that one of them could change are asked no more
+    _changes  agent.policy[] := '{}';  -- those that have changed the call
+    _raised   text[] := '{}';
 begin
     _tenant := coalesce(_tenant, agent.current_tenant());
     if _tenant is null or _call is null then
@@ -136,55 +160,78 @@ begin
     if agent.current_tenant() is distinct from _tenant then
         perform agent_internal.assume(_tenant, coalesce(_call ->> 'agent', 'walagent'));
     end if;
-    for _policy in
-        select * from agent.policy p
-         where p.tenant = _tenant and p.point = _point and p.phase = _phase and p.enabled
-         order by p.priority, p.name
-    loop
-        continue when _allowed is not null and (_policy.action = 'transform' or pg_has_role(_allowed, _policy.run_as, 'member'));
-        _reason := coalesce(nullif(_policy.message, ''), format('policy "%s"', _policy.name));
-        begin
-            _applies := true;
-            if _policy.condition is not null then
-                _applies := agent_internal.evaluate(_policy, format('(%s)::boolean', _policy.condition), _call)::boolean;
-            end if;
-            if _applies and _policy.action = 'transform' then
-                _found := agent_internal.evaluate(_policy, _policy.expression, _call);
-                if jsonb_typeof(_found::jsonb) is distinct from 'object' then
-                    _applies := null;
-                end if;
-            end if;
-            if _applies is null then
-                _reason := format('policy "%s" returned NULL', _policy.name);
-            end if;
-        exception when others or assert_failure then
-            get stacked diagnostics _state = returned_sqlstate;
-            if _state ~ '^(08|40|53|57P|55P03|WA016)' then
-                raise;
-            end if;
-            _applies := null;
-            _reason := format('policy "%s" failed (SQLSTATE %s)', _policy.name, _state);
-        end;
-        if _applies is null or _applies and _policy.action = 'deny' then
-            _verdict := jsonb_build_object('action', 'deny', 'reason', _reason, 'policy', _policy.name);
-            exit;
-        elsif not _applies then
-            continue;
+    for _again in 0..1 loop
+        exit when _again = 1 and (_call = _given or _verdict ->> 'action' = 'deny');
+        _allowed := '{}';
+        if _verdict ->> 'action' = 'allow' then
+            _verdict := _verdict || '{"policy": null}';
         end if;
-        case _policy.action
-            when 'allow' then
-                if _verdict ->> 'action' = 'allow' then
-                    _verdict := _verdict || jsonb_build_object('policy', _policy.name);
+        for _policy in
+            select * from agent.policy p
+             where p.tenant = _tenant and p.point = _point and p.phase = _phase and p.enabled
+             order by p.priority, p.name
+        loop
+            continue when exists (select from unnest(_allowed) a where agent_internal.overrules(a, _policy.run_as));
+            continue when _again = 1 and _policy.action = 'transform' and not exists (
+                select from unnest(_changes) c
+                 where (c.priority, c.name) > (_policy.priority, _policy.name) and not agent_internal.overrules(c.run_as, _policy.run_as));
+            _reason := coalesce(nullif(_policy.message, ''), format('policy "%s"', _policy.name));
+            begin
+                _applies := true;
+                if _policy.condition is not null then
+                    _applies := agent_internal.evaluate(_policy, format('(%s)::boolean', _policy.condition), _call)::boolean;
                 end if;
-                _allowed := coalesce(_allowed, _policy.run_as);
-            when 'transform' then _call := _found::jsonb;
-            else
-                _verdict := jsonb_build_object('action', 'require', 'reason', _reason, 'policy', _policy.name);
-                if _policy.action = 'escalate' then
-                    perform agent_internal.audit('policy.escalated', _policy.name, jsonb_build_object(
-                        'point', _point, 'phase', _phase, 'run', _call -> 'run', 'agent', _call -> 'agent', 'tool', _call -> 'tool'), _tenant);
+                if _applies and _policy.action = 'transform' then
+                    _found := agent_internal.evaluate(_policy, _policy.expression, _call)::jsonb;
+                    if jsonb_typeof(_found) is distinct from 'object' then
+                        _applies := null;
+                    end if;
                 end if;
-        end case;
+                if _applies is null then
+                    _reason := format('policy "%s" returned NULL', _policy.name);
+                end if;
+            exception when others or assert_failure then
+                get stacked diagnostics _state = returned_sqlstate;
+                if _state ~ '^(08|40|53|57P|55P03|WA016)' then
+                    raise;
+                end if;
+                _applies := null;
+                _reason := format('policy "%s" failed (SQLSTATE %s)', _policy.name, _state);
+            end;
+            if _applies and _policy.action = 'transform' then
+                _found := _call - _carried
+                          || case when _found ? _carried then jsonb_build_object(_carried, _found -> _carried) else '{}' end;
+                if _again = 1 and _found <> _call then
+                    _applies := null;
+                    _reason := format('a later policy changes what policy "%s" has made of it', _policy.name);
+                elsif _found <> _call then
+                    _call := _found;
+                    _changes := _changes || _policy;
+                end if;
+            end if;
+            if _applies is null or _applies and _policy.action = 'deny' then
+                _verdict := jsonb_build_object('action', 'deny', 'reason', _reason, 'policy', _policy.name);
+                exit;
+            elsif not _applies then
+                continue;
+            end if;
+            case _policy.action
+                when 'allow' then
+                    if _verdict ->> 'action' = 'allow' then
+                        _verdict := _verdict || jsonb_build_object('policy', _policy.name);
+                    end if;
+                    _allowed := _allowed || _policy.run_as;
+                when 'transform' then null;
+                else
+                    _verdict := jsonb_build_object('action', 'require', 'reason', _reason, 'policy', _policy.name);
+                    if _policy.action = 'escalate' and _policy.name <> all (_raised) then
+                        _raised := _raised || _policy.name;
+                        perform agent_internal.audit('policy.escalated', _policy.name, jsonb_build_object(
+                            'point', _point, 'phase', _phase,
+                            'run', _call -> 'run', 'agent', _call -> 'agent', 'tool', _call -> 'tool'), _tenant);
+                    end if;
+            end case;
+        end loop;
     end loop;
     perform set_config('walagent.identity', _identity, true);
     return _verdict || jsonb_build_object('call', _call);
@@ -233,6 +280,7 @@ comment on function agent_internal.make_policy_trampolines() is 'Create the func
 -- Whether a request may be sent, by the rules and policies of a tenant; it is then counted.
 --
 -- The worker also requires that its own configuration allows the host, and that the address is public: no row here allows more.
+-- A policy opens a target without a rule, or lets a person do so, if its role could change the rules.
 --
 -- Args: _about: what else policies see.
 -- Returns action: allow, with max_bytes; deny or require, with reason; wait, with seconds, until there is room in the limit.
@@ -261,10 +309,14 @@ begin
      where r.tenant = _tenant and r.scheme = _scheme and r.host = _host and r.port = _port and upper(_method) = any (r.methods);
     _verdict := agent_internal.decide_policy('egress', 'before', _about || jsonb_build_object(
         'scheme', _scheme, 'host', _host, 'port', _port, 'method', upper(_method), 'listed', _rule.host is not null), _tenant);
-    if _verdict ->> 'action' <> 'allow' then
-        return _verdict - 'call';
-    elsif _ruled and _rule.host is null and _verdict ->> 'policy' is null then
+    if _verdict ->> 'action' <> 'deny' and _ruled and _rule.host is null and not exists (
+           select from agent.policy p
+            where p.tenant = _tenant and p.name = _verdict ->> 'policy'
+              and not exists (select from agent.egress_rule r
+                               where r.tenant = _tenant and not agent_internal.overrules(p.run_as, r.made_by))) then
         return jsonb_build_object('action', 'deny', 'reason', format('%s %s is not among the egress rules', upper(_method), _named));
+    elsif _verdict ->> 'action' <> 'allow' then
+        return _verdict - 'call';
     end if;
     if _rule.host is not null then
         _wait := agent_internal.take_rate(_tenant, array['egress ' || _named], array[_rule.requests_per_minute]);

@@ -8,7 +8,9 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.decide_policy(text, text, jsonb, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.evaluate(agent.policy, text, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.make_policy_trampolines()', 'execute', '{runner}'),
-    ('function', 'agent_internal.may_overrule(name)', 'execute', '{runner,developer}');
+    ('function', 'agent_internal.makers_of_rules(text[])', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.may_overrule(name)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.overrules(name, name)', 'execute', '{runner,developer}');
 
 insert into agent_internal.owner_function (function) values
     ('agent_internal.check_egress(text, text, text, jsonb)'),

@@ -24,6 +24,7 @@ create table agent.policy (
     -- One that is never asked would look as if it protected something.
     constraint phase_of_point check (phase = 'before' or point = 'tool' or phase = 'after' and point <> 'egress'),
     constraint transforms_by_expression check ((action = 'transform') = (expression is not null)),
+    constraint transforms_what_is_executed check (action <> 'transform' or point <> 'egress'),
     constraint holds_no_key check (
         agent_internal.no_key(condition, 'condition') and agent_internal.no_key(expression, 'expression')
         and agent_internal.no_key(message, 'message'))

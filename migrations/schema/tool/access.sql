@@ -197,16 +197,17 @@ begin
         if _verdict ->> 'action' = 'allow' then
             if jsonb_typeof(_call -> 'arguments') is distinct from 'object' then
                 _verdict := jsonb_build_object('action', 'deny', 'reason', 'a policy left no arguments');
-            elsif _call -> 'arguments' is distinct from _given then
+            elsif _call -> 'arguments' is distinct from _given or _call -> 'arguments' is distinct from _arguments then
                 -- Grants and people have seen other arguments.
                 _reason := agent_internal.grant_refusal(_tenant, _who.principal, _who.named, _made ->> 'name', _call -> 'arguments');
                 if _reason is not null then
                     _verdict := jsonb_build_object('action', 'deny', 'reason', _reason);
                 elsif exists (select from agent.approval a where a.run_id = _run_id and a.call_id = _call_id and a.state = 'approved') then
                     _verdict := jsonb_build_object('action', 'deny', 'reason', 'a policy changes the arguments that a person has approved');
-                else
-                    _verdict := jsonb_build_object('action', 'transform', 'arguments', _call -> 'arguments');
                 end if;
+            end if;
+            if _verdict ->> 'action' = 'allow' and _call -> 'arguments' is distinct from _given then
+                _verdict := jsonb_build_object('action', 'transform', 'arguments', _call -> 'arguments');
             end if;
         end if;
         _verdict := _verdict || jsonb_build_object('call', _call, 'after', exists (
@@ -401,19 +402,32 @@ as $$
         select agent_internal.tool_name(t.name) from agent.agent a cross join unnest(a.tools) t (name) where a.tenant = _tenant) known (name)
 $$;
 
+-- The grants of a tenant are changed by its admins, and by logins of no principal whose role could have made them all: one
+-- more allows more, and none allow all.
 create or replace function agent_internal.check_role_tool()
     returns trigger
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _known text[];
-    _names text[];
+    _tenant constant text := case tg_op when 'DELETE' then old.tenant else new.tenant end;
+    _known  text[];
+    _names  text[];
+    _other  name;
 begin
     if not agent.has_role('admin') then
         raise exception 'principal "%" may not change grants', agent.current_principal()
             using errcode = '42501', hint = 'A principal needs the role admin.';
-    elsif tg_op <> 'DELETE' then
+    end if;
+    if not (agent_internal.identity()).named then
+        select r.made_by into _other from agent.role_tool r
+         where r.tenant in (_tenant, old.tenant) and not agent_internal.may_overrule(r.made_by) limit 1;
+        if found or tg_op <> 'DELETE' and not agent_internal.may_overrule(new.made_by) then
+            raise exception 'must be a member of role "%" to change the grants of tenant "%"', coalesce(_other, new.made_by), _tenant
+                using errcode = '42501', hint = 'A principal with the role admin may, too.';
+        end if;
+    end if;
+    if tg_op <> 'DELETE' then
         _names := agent_internal.names_of_tools(new.tenant);
         if new.tool <> all (_names) then
             raise exception 'there is no tool "%"', new.tool using errcode = 'WA010', hint = agent_internal.suggest(new.tool, _names)

@@ -36,3 +36,4 @@ comment on column agent.role_tool.role is 'Role of the principal for whom an age
 comment on column agent.role_tool.tool is 'Tool, by the name that models use';
 comment on column agent.role_tool.allowed is 'Only these arguments may be given: {"argument": true} any value, {"argument": [values]} one of these, and not none. NULL: all';
 comment on column agent.role_tool.denied is 'Arguments that may not be given, true, or not with these values; of any role, it wins';
+comment on column agent.role_tool.made_by is 'Role whose members may change the grants of the tenant, as its admins may';

@@ -176,7 +176,8 @@ end;
 $$;
 
 -- Refuse an agent that reads what its rows do not have, is given rows that others write, and can send out without a person: a
--- row could make it send what it reads.  `lets_out` names the tools for which somebody has accepted that.
+-- row could make it send what it reads.  `lets_out` names the tools for which somebody has accepted that.  Of the
+-- functions of walagent and of extensions, each that is volatile counts as one: it can send, or make another run send.
 create or replace function agent_internal.check_ways_out(_tools jsonb, _lets_out text[])
     returns void
     language plpgsql
@@ -186,21 +187,28 @@ as $$
 declare
     _reading text;
     _out     text;
+    _word    text;
 begin
     select t ->> 'name' into _reading from jsonb_array_elements(_tools) t
      where t ->> 'kind' = 'builtin' and t ->> 'target' = any ('{query,retrieve,read_file}') limit 1;
     if _reading is null then
         return;
     end if;
-    select t ->> 'name' into _out from jsonb_array_elements(_tools) t
+    select t ->> 'name', case t ->> 'name' when agent_internal.tool_name(f.name) then f.name else t ->> 'name' end into _out, _word
+      from jsonb_array_elements(_tools) t cross join lateral format('%s.%s', t ->> 'schema', t ->> 'function') f (name)
      where (t ->> 'kind' = any ('{http,mcp}') or t ->> 'effect' = any ('{idempotent,unsafe}')
-            or t ->> 'kind' = 'builtin' and t ->> 'target' = any ('{send_email,send_webhook,web_search}'))
-       and not coalesce((t ->> 'approval')::boolean, false) and t ->> 'name' <> all (_lets_out)
+            or t ->> 'kind' = 'builtin' and t ->> 'target' = any ('{send_email,send_webhook,web_search}')
+            or t ->> 'kind' = 'sql' and t ->> 'effect' <> 'read'
+               and (t ->> 'schema' ~ '^agent(_internal|_signed|_call)?$'
+                    or exists (select from pg_depend d
+                                where d.classid = 'pg_proc'::regclass and d.objid = to_regprocedure(t ->> 'target') and d.deptype = 'e')))
+       and not coalesce((t ->> 'approval')::boolean, false)
+       and not exists (select from unnest(_lets_out) l where agent_internal.tool_name(l) = t ->> 'name')
      order by 1 limit 1;
     if _out is not null then
         raise exception 'tool "%" can send out what "%" reads, and a row can ask for that: nobody approves its calls', _out, _reading
             using errcode = 'WA011',
-                  hint = format('Use approve=[%1$s]; or lets_out=[%1$s] if what "%2$s" reads may leave the database.', _out, _reading);
+                  hint = format('Use approve=[%1$s]; or lets_out=[%1$s] if what "%2$s" reads may leave the database.', _word, _reading);
     end if;
 end;
 $$;

@@ -27,6 +27,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.function_tool(regprocedure)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.grant_refusal(text, name, boolean, text, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.is_approved(bigint, text, text, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.names_of_tools(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.query_tool(text, name)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.refused_by_grants(bigint, text, text, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.refused_call(text, text, text)', 'execute', '{runner}'),

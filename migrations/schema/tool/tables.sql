@@ -50,6 +50,7 @@ create table agent.role_tool (
     tool    text not null,
     allowed jsonb check (jsonb_typeof(allowed) = 'object'),
     denied  jsonb not null default '{}' check (jsonb_typeof(denied) = 'object'),
+    made_by name not null default current_user,
     primary key (tenant, role, tool),
     constraint values_are_lists check (not jsonb_path_exists(
         jsonb_build_array(allowed, denied), 'strict $[*] ? (@.type() == "object").* ? (@.type() != "array" && @ != true)'))

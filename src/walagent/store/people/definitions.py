@@ -34,7 +34,7 @@ _SHOWN: Final = {
     "persona": "select to_jsonb(p) from agent.persona p"
     " where p.tenant = agent.current_tenant() and p.name = %(name)s",
     "tool": "select to_jsonb(t) || jsonb_build_object('grants', (select"
-    " coalesce(jsonb_agg(to_jsonb(r) - '{tenant,tool}'::text[] order by r.role), '[]')"
+    " coalesce(jsonb_agg(to_jsonb(r) - '{tenant,tool,made_by}'::text[] order by r.role), '[]')"
     " from agent.role_tool r where r.tenant = agent.current_tenant() and r.tool = t.name))"
     " from agent.tool t where t.scope in ('', agent.current_tenant()) and t.name = %(name)s"
     " order by t.scope desc limit 1",
