@@ -33,19 +33,19 @@ $$;
 
 -- Record how a table is published now, unless another role had published it.
 --
--- Args: _was: its entry before the alteration; NULL: none.
-create or replace function agent_internal.record_published(_relation regclass, _was oid)
+-- Args: _was: its entry before the alteration; NULL: none.  _settled: see agent_internal.published.
+create or replace function agent_internal.record_published(_relation regclass, _was oid, _settled boolean)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    insert into agent_internal.published as noted (relation, publication, entry)
-    select r.prrelid, p.pubname, r.oid
+    insert into agent_internal.published as noted (relation, publication, entry, settled)
+    select r.prrelid, p.pubname, r.oid, _settled
       from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
      where r.prrelid = _relation and p.pubname in ('walagent', 'walagent_inserts')
     on conflict (relation) do update
-       set publication = excluded.publication, entry = excluded.entry
+       set publication = excluded.publication, entry = excluded.entry, settled = excluded.settled
      where noted.entry = _was;
 end;
 $$;
@@ -116,7 +116,7 @@ declare
 begin
     perform agent_internal.repair_publications();
     delete from agent_internal.published;
-    perform agent_internal.record_published('agent.attachment', null);
+    perform agent_internal.record_published('agent.attachment', null, true);
     delete from agent_internal.requested_table where requester = 'intake';
     for _relation in
         select distinct a.relation from agent.attachment a join pg_class c on c.oid = a.relation
@@ -126,8 +126,9 @@ begin
     for _relation in
         select distinct t.relation from agent_internal.requested_table t join pg_class c on c.oid = t.relation
     loop
-        perform agent_internal.publish_relation(_relation);
-        perform agent_internal.record_published(_relation, null);
+        -- The new slot begins when all transactions that are open now have ended.
+        perform agent_internal.publish_relation(_relation, _exact => false);
+        perform agent_internal.record_published(_relation, null, true);
     end loop;
 end;
 $$;
@@ -175,7 +176,8 @@ begin
     )
     select array(select relation from removed union select relation from changed order by 1) into _changed;
     foreach _relation in array _changed loop
-        perform agent_internal.publish_relation(_relation);
+        perform agent_internal.publish_relation(_relation, _exact => exists (
+            select from agent_internal.requested_table t where t.relation = _relation and t.requester = _requester and t.durable));
     end loop;
 end;
 $$;
@@ -184,10 +186,12 @@ comment on function agent_internal.request_tables(text, text[], text[], boolean[
 -- Add the relation to the publication that its requests need, or remove it.  Updates are not published if they would
 -- fail, whatever is requested.
 --
--- Executed with the owner's rights.  Adding a table acquires a SHARE lock on it until the transaction
--- ends: it waits for transactions that are writing to the table.  So each of them has either committed
--- before an attach, or writes after it, and "what commits later starts runs" is exact.
-create or replace function agent_internal.publish_relation(_relation regclass)
+-- Executed with the owner's rights.
+--
+-- Args: _exact: whether the table is locked, until the transaction ends, when no transaction is writing to it.  So each of them has
+--               either committed before an attach, or writes after it, and "what commits later starts runs" is exact.  False: who
+--               asks waits itself, after the commit, for those that wrote before; no writer notices.
+create or replace function agent_internal.publish_relation(_relation regclass, _exact boolean default true)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -195,9 +199,10 @@ create or replace function agent_internal.publish_relation(_relation regclass)
     set intervalstyle = 'postgres'
 as $$
 declare
-    _wanted text;
-    _filter text;
-    _now    record;
+    _wanted  text;
+    _filter  text;
+    _now     record;
+    _settled boolean;
 begin
     if not exists (select from pg_class where oid = _relation) then
         return;  -- dropped meanwhile, and with it its entry
@@ -222,12 +227,20 @@ begin
     if _wanted is null then
         delete from agent_internal.published where relation = _relation;
     end if;
+    _settled := _now.entry is not null
+                and (select p.settled from agent_internal.published p where p.relation = _relation and p.entry = _now.entry);
     if _wanted is not distinct from _now.name and _filter is null and not coalesce(_now.filtered, false) then
+        if _wanted is not null and _exact and not coalesce(_settled, false) then
+            perform agent_internal.lock_writers(_relation);
+            update agent_internal.published set settled = true where relation = _relation;
+        end if;
         return;
     end if;
-    if _wanted is not null then
-        execute format('lock table only %s in share mode', _relation);
+    if _wanted is not null and _exact then
+        perform agent_internal.lock_writers(_relation);
     end if;
+    -- Inserts, of which updates were sent as well, are sent as before.
+    _settled := _exact or coalesce(_settled, false) and _wanted = 'walagent_inserts';
     if _now.name is not null then
         execute format('alter publication %I drop table only %s', _now.name, _relation);
     end if;
@@ -240,15 +253,43 @@ begin
             execute format('alter publication %I add table only %s', _wanted, _relation);
         end;
     end if;
-    perform agent_internal.record_published(_relation, _now.entry);
+    perform agent_internal.record_published(_relation, _now.entry, _settled);
 exception
-    when lock_not_available then
-        raise exception 'could not lock % within 10 s: transactions are writing to it', _relation
-            using errcode = '55P03', hint = 'select pid, xact_start, query from pg_stat_activity where xact_start is not null order by 2';
     when insufficient_privilege then
         raise exception 'role "%", the owner of the publications, must be the owner of % to publish it', current_user, _relation
             using errcode = '42501',
                   hint = format('grant %I to %I', (select pg_get_userbyid(relowner) from pg_class where oid = _relation), current_user);
+end;
+$$;
+
+-- Lock a table when nobody is writing to it.  A lock that waits would make all later writers wait, so this one never does: it
+-- is tried again until lock_timeout, or for 10 seconds.
+--
+-- Raises 55P03.
+create or replace function agent_internal.lock_writers(_relation regclass)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _most  constant interval := interval '10 s';
+    _until constant timestamptz := clock_timestamp()
+                                   + least(_most, coalesce(nullif(current_setting('lock_timeout')::interval, interval '0'), _most));
+begin
+    loop
+        begin
+            execute format('lock table only %s in share mode nowait', _relation);
+            return;
+        exception when lock_not_available then
+            if clock_timestamp() > _until then
+                raise exception 'transactions are writing to % all the time', _relation
+                    using errcode = '55P03', hint = format(
+                        'select l.pid, a.xact_start, a.query from pg_locks l left join pg_stat_activity a using (pid)'
+                        ' where l.relation = %L::regclass and l.mode like ''%%Exclusive%%'' order by 2', _relation);
+            end if;
+        end;
+        perform pg_sleep(0.002 + random() * 0.02);
+    end loop;
 end;
 $$;
 

@@ -54,7 +54,9 @@ begin
             end if;
             begin
                 execute format('alter publication walagent_inserts add table only %s', _found.relation);
-                perform agent_internal.record_published(_found.relation, _found.entry);
+                perform agent_internal.record_published(  -- inserts are sent as before
+                    _found.relation, _found.entry,
+                    coalesce((select p.settled from agent_internal.published p where p.relation = _found.relation), false));
             exception when insufficient_privilege then
                 null;  -- the table has another owner now: no change is sent, which is a gap
             end;

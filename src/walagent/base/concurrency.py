@@ -1,6 +1,7 @@
 """Race tasks, repeat a turn every few seconds, wait for an event for a limited time."""
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Self, TypeVar
@@ -34,6 +35,21 @@ async def event_within(event: asyncio.Event, seconds: float) -> bool:
         async with asyncio.timeout(seconds):
             await event.wait()
     return event.is_set()
+
+
+class Breath:
+    """Pauses of long work, one every few milliseconds, in which the rest of the loop runs."""
+
+    def __init__(self, every: float = 0.005) -> None:
+        """Start now; *every* is in seconds."""
+        self._every = every
+        self._since = time.perf_counter()
+
+    async def if_due(self) -> None:
+        """Let others run, if it is time."""
+        if time.perf_counter() - self._since > self._every:
+            await asyncio.sleep(0)
+            self._since = time.perf_counter()
 
 
 class Periodic:

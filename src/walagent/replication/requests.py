@@ -45,7 +45,7 @@ async def keep_requests(
     async for _ in Periodic(_COMPARE):
         try:
             await requester.request(requests_of(sinks))
-        except ConflictError:  # a transaction writes to a table; try again
+        except ConflictError:  # try again
             continue
 
 
@@ -55,13 +55,14 @@ class _Requester:
         self._slot = slot
         self._requested: Requests | None = None
         self._logged: dict[Table, str] = {}
+        self._busy: dict[Table, float] = {}  # when a lock could not be had
         self._answers = answers
 
     async def request(self, needed: Requests) -> None:
         """Request what is needed and was not refused lately.
 
         Raises:
-            ConflictError: try again.
+            ConflictError: a table to be withdrawn is locked; try again.
             DatabaseLostError: start over.
         """
         now = time.monotonic()
@@ -73,17 +74,22 @@ class _Requester:
             table: each
             for table, each in needed.items()
             if now - self._answers.refused.get(table, now - _AGAIN) >= _AGAIN
+            and now - self._busy.get(table, now - _AGAIN) >= _AGAIN
         }
         if wanted == self._requested:
             return
         try:
-            await self._send(wanted)
-        except (ConflictError, DatabaseLostError):
+            if self._busy:
+                wanted = await self._one_by_one(wanted)
+            else:
+                await self._send(wanted)
+        except DatabaseLostError:
             raise
         except WalagentError:
             wanted = await self._one_by_one(wanted)
         for table in wanted:
             self._answers.refused.pop(table, None)
+            self._busy.pop(table, None)
         self._requested = wanted
 
     async def _withdraw(self, lost: set[Table]) -> None:
@@ -101,19 +107,21 @@ class _Requester:
             del self._answers.lost[table]
 
     async def _one_by_one(self, wanted: Requests) -> Requests:
-        """Request tables one after the other; return those that were not refused."""
+        """Request tables one after the other; return those that were accepted.
+
+        One that others lock makes none of the others wait: it comes last, and again later.
+        """
         known = self._requested or {}
         accepted = {table: each for table, each in wanted.items() if known.get(table) == each}
-        for table, each in wanted.items():
-            if table in accepted:
-                continue
+        for table in sorted(wanted.keys() - accepted.keys(), key=lambda each: each in self._busy):
             try:
-                await self._send({**accepted, table: each})
-                accepted[table] = each
-            except (ConflictError, DatabaseLostError):
+                await self._send({**accepted, table: wanted[table]})
+                accepted[table] = wanted[table]
+            except DatabaseLostError:
                 raise
             except WalagentError as error:
-                self._answers.refused[table] = time.monotonic()
+                tried = self._busy if isinstance(error, ConflictError) else self._answers.refused
+                tried[table] = time.monotonic()
                 self._log(table, error)
         return accepted
 

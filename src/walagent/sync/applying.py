@@ -1,9 +1,10 @@
 """Apply a transaction to shapes: the images of its rows, what conditions say, and the logs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from walagent.base.concurrency import Breath
 from walagent.domain.change import Change, Op
 from walagent.postgres.quoting import quote_name, quote_text
 from walagent.store.codecs.decoded_rows import by_columns, true_rows
@@ -38,36 +39,53 @@ class Applier:
         changes = [
             change
             for change in transaction.changes
-            if (change.relation.schema, change.relation.name) == (table.schema, table.name)
+            if (change.relation.schema, change.relation.name) == table.relation
         ]
         if _has_changed(table, changes):
-            for shape in shapes:
-                self._drop(shape)
+            self._drop_all(shapes)
             return
-        images = [await self._image(table, change, is_whole=has_where) for change in changes]
-        rows = [
-            None if new is None and change.old is None else RowChange.of(table, change, new)
-            for change, new in zip(changes, images, strict=True)
-        ]
+        breath = Breath()
+        images, rows = await self._rows(table, changes, breath, is_whole=has_where)
+        if any(_has_null(table, image) for image in images):
+            self._drop_all(shapes)
+            return
         verdicts: Sequence[Sequence[bool | None]] = [[None] * len(changes)] * len(shapes)
         if shapes[0].is_evaluated_by_postgresql:
             verdicts = await self._evaluate(table, shapes, images)
         elif has_where:
             shapes = _touched(shapes, rows)
             verdicts = verdicts[: len(shapes)]
-        txids = self._txids(transaction)
+        lsn, txids = int(transaction.begin.commit_lsn), self._txids(transaction)
         for shape, matches in zip(shapes, verdicts, strict=True):
             try:
-                found: list[ShapeChange] = []
-                for row, match in zip(rows, matches, strict=True):
-                    if row is not None:
-                        found += shape.changes_of(row, matches=match)
-                fits = not found or shape.append(int(transaction.begin.commit_lsn), txids, found)
+                found = await _changes(shape, rows, matches, breath)
+                for change in found:
+                    change.message(table.relation, lsn, txids)  # written here, where it can pause
+                    await breath.if_due()
+                fits = shape.append(lsn, txids, found)
             except Exception as error:  # noqa: BLE001 - it ends this shape, and no other
                 log.error("sync.shape_failed", table=table.name, error=error)
                 fits = False
             if not fits:
                 self._drop(shape)
+
+    def _drop_all(self, shapes: Sequence[Shape]) -> None:
+        for shape in shapes:
+            self._drop(shape)
+
+    async def _rows(
+        self, table: ShapeTable, changes: Sequence[Change], breath: Breath, *, is_whole: bool
+    ) -> tuple[list[dict[str, str | None] | None], list[RowChange | None]]:
+        """Return the images of new rows, and the changes as all shapes see them."""
+        images: list[dict[str, str | None] | None] = []
+        rows: list[RowChange | None] = []
+        for n, change in enumerate(changes):
+            new = await self._image(table, change, is_whole=is_whole)
+            images.append(new)
+            known = new is not None or change.old is not None
+            rows.append(RowChange.of(table, change, new, n) if known else None)
+            await breath.if_due()
+        return images, rows
 
     async def _image(
         self, table: ShapeTable, change: Change, *, is_whole: bool
@@ -135,6 +153,21 @@ class Applier:
         return [xid] if wide == xid else [xid, wide]
 
 
+async def _changes(
+    shape: Shape,
+    rows: Sequence[RowChange | None],
+    matches: Sequence[bool | None],
+    breath: Breath,
+) -> list[ShapeChange]:
+    """Return what the changes of a transaction are in a shape."""
+    found: list[ShapeChange] = []
+    for row, match in zip(rows, matches, strict=True):
+        if row is not None:
+            found += shape.changes_of(row, matches=match)
+        await breath.if_due()
+    return found
+
+
 def _touched(shapes: Sequence[Shape], rows: Sequence[RowChange | None]) -> list[Shape]:
     """Return the shapes with a where clause that changes can be in.
 
@@ -157,6 +190,13 @@ def _touched(shapes: Sequence[Shape], rows: Sequence[RowChange | None]) -> list[
     ]
 
 
+def _has_null(table: ShapeTable, row: Mapping[str, str | None] | None) -> bool:
+    """Return whether a column has NULL that the shapes have announced as never NULL."""
+    return row is not None and not table.never_null.isdisjoint(
+        name for name, text in row.items() if text is None
+    )
+
+
 def _has_changed(table: ShapeTable, changes: Sequence[Change]) -> bool:
     """Return whether shapes of the table must end.
 
@@ -168,8 +208,12 @@ def _has_changed(table: ShapeTable, changes: Sequence[Change]) -> bool:
     for relation in {id(change.relation): change.relation for change in changes}.values():
         if columns != [(each.name, each.type_oid) for each in relation.columns]:
             return True
+        if not relation.oid:  # its identity is not known
+            continue
         in_key = {each.name for each in relation.columns if each.in_key}
-        if relation.oid and not in_key >= key:  # 0: its identity is not known
+        if relation.identity == "d" and in_key != key:
+            return True
+        if not in_key >= key:
             keyless.add(id(relation))
     return any(
         change.op is Op.TRUNCATE

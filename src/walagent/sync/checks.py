@@ -1,5 +1,6 @@
 """What is wrong with a request for a shape."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
@@ -71,21 +72,36 @@ async def check_definition(conn: AsyncConnection[Any], definition: Definition) -
     if table.has_policies:
         text = "has row-level security: its rows differ by role"
         raise ShapeRefusedError(403, "Invalid request", {"table": [text]})
+    _check_table(table)
+    _check_columns(table, definition.columns or ())
+    if definition.where is not None:
+        await _check_where(conn, table, definition.where)
+    return table
+
+
+def _check_table(table: ShapeTable) -> None:
+    """Refuse a table whose changes the stream does not have, or not by key."""
+    if table.is_partition:
+        raise invalid("table", "is a partition: its changes are sent as those of the whole table")
+    if not table.is_logged:
+        raise invalid("table", "is not logged: no change of it is in the WAL")
     if not table.has_key and table.identity != "f":
         raise invalid("table", "has no primary key")
     if not table.identity_has_key:
         raise invalid("table", "has a replica identity that does not include its primary key")
+
+
+def _check_columns(table: ShapeTable, asked: Sequence[str]) -> None:
+    if generated := sorted(table.left_out.intersection(asked)):
+        text = f"are generated, and the server does not send their values: {', '.join(generated)}"
+        raise invalid("columns", text)
     names = {column.name for column in table.columns}
-    unknown = [name for name in definition.columns or () if name not in names]
+    unknown = [name for name in asked if name not in names]
     if unknown:
         text = f"The following columns are not found on the table: {', '.join(unknown)}"
         raise invalid("columns", text)
-    if definition.columns is not None and not set(table.key) <= set(definition.columns):
-        text = "must include all primary key columns"
-        raise invalid("columns", text)
-    if definition.where is not None:
-        await _check_where(conn, table, definition.where)
-    return table
+    if asked and not set(table.key) <= set(asked):
+        raise invalid("columns", "must include all primary key columns")
 
 
 async def _check_where(conn: AsyncConnection[Any], table: ShapeTable, where: Node) -> None:

@@ -37,6 +37,7 @@ from walagent.sync.role_sessions import RoleSessions
 from walagent.sync.shape import Shape
 from walagent.sync.shape_index import ShapeIndex
 from walagent.sync.snapshot import Visible, lock, read_position, read_snapshot, reading
+from walagent.sync.table_watch import TableWatch, read_marks
 from walagent.sync.transactions import RecentTransactions, Transaction
 from walagent.telemetry.log import log
 
@@ -101,6 +102,9 @@ class ShapeEngine:
         self._measured_at = 0.0
         self.roles = RoleSessions(dsn, tools_dsn)
         self.queries = QueryShapes(self, self._limits)
+        self._watch = TableWatch(
+            self._shapes, self.queries, self._publishing, self.rows, self._pool, self.drop
+        )
         self.position = 0  # up to where the stream was followed: the end of a commit, or idle WAL
 
     async def run(self) -> None:
@@ -109,6 +113,7 @@ class ShapeEngine:
             group.create_task(self._pool.run())
             group.create_task(self.rows.run())
             group.create_task(self.roles.run())
+            group.create_task(self._watch.run())
             with self._fan_out.subscribe() as subscription:
                 subscription.tables = self._publishing.tables  # grows with the shapes
                 async for item in subscription:
@@ -187,13 +192,12 @@ class ShapeEngine:
             table = await check_definition(conn, definition)
         if (shape := self._shapes.find(definition)) is not None:  # made meanwhile
             return shape
-        name = (table.schema, table.name)
         table = self._shapes.known(table)
         where = definition.where
         predicate = None if where is None else compile_where(where, table)
         shape = Shape(definition, table, predicate, self._limits.log_bytes)
         self._shapes.add(shape)
-        self._starting[shape] = self._recent.of(name)
+        self._starting[shape] = self._recent.of(table.relation)
         task = asyncio.create_task(self._start(shape), name=f"snapshot of {table.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -271,13 +275,14 @@ class ShapeEngine:
     async def _read_once(self, shape: Shape) -> "_Joint":
         table = shape.table
         async with self.connection() as own:
-            await self.publish(own, (table.schema, table.name))
+            await self.publish(own, table.relation)
         async with self._snapshots, self.rows.connection() as conn, reading(conn):
             # The lock first: a snapshot that is older than a change of the table misses rows.
             await conn.execute(lock(table).encode())
             # Then what no code of the table may reach: the check plans, and so executes some.
             visible = await read_snapshot(conn)
             joint = _Joint(visible, await read_position(conn))
+            shape.mark = (await read_marks(conn, [table.relation])).get(table.relation, "")
             if await check_definition(conn, shape.definition) != table:
                 raise _TableChangedError
             waiting = self._starting.get(shape, [])
@@ -346,11 +351,8 @@ class ShapeEngine:
     def _keep(self, transaction: Transaction, piece: Piece) -> None:
         if self.queries.is_following:
             transaction.tables |= {(c.relation.schema, c.relation.name) for c in piece.changes}
-        wanted = [
-            change
-            for change in piece.changes
-            if self._shapes.has((change.relation.schema, change.relation.name))
-        ]
+        has = self._shapes.has
+        wanted = [c for c in piece.changes if has((c.relation.schema, c.relation.name))]
         if not wanted:
             return
         transaction.changes.extend(wanted)
@@ -369,9 +371,8 @@ class ShapeEngine:
         if transaction.changes:
             transaction.at = time.monotonic()
             self._recent.keep(transaction)
-            for name in dict.fromkeys(
-                (c.relation.schema, c.relation.name) for c in transaction.changes
-            ):
+            names = [(c.relation.schema, c.relation.name) for c in transaction.changes]
+            for name in dict.fromkeys(names):
                 await self._deliver(name, transaction)
         self.position = max(self.position, int(commit.end_lsn))
         self._joints = {
@@ -383,7 +384,7 @@ class ShapeEngine:
     async def _deliver(self, name: Table, transaction: Transaction) -> None:
         """Give a transaction to the shapes of a table."""
         for shape, waiting in self._starting.items():
-            if (shape.table.schema, shape.table.name) == name:
+            if shape.table.relation == name:
                 waiting.append(transaction)
         for shapes in self._shapes.groups(name, self._starting):
             await self._apply(shapes, transaction)

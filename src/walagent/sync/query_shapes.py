@@ -104,6 +104,11 @@ class QueryShapes:
         """
         return self.find(definition) or await self._make(definition)
 
+    @property
+    def tables(self) -> set[Table]:
+        """Return the tables that they read."""
+        return {table for table, shapes in self._by_table.items() if shapes}
+
     def touch(self, tables: Iterable[Table], xid: int, lsn: int) -> None:
         """Note that a transaction changed tables."""
         for table in tables:
@@ -120,8 +125,8 @@ class QueryShapes:
 
     def drop_tables(self, tables: Iterable[Table]) -> None:
         """End the shapes that read one of *tables*."""
-        self._epoch += 1
         for table in tables:
+            self._epoch += 1
             for shape in list(self._by_table.get(table, ())):
                 self.drop(shape)
 

@@ -158,10 +158,15 @@ class LiveShape:
             self.ready.set_result(None)
         self.wake()
 
-    def extend(self, lsn: int, messages: list[bytes]) -> bool:
-        """Append messages of one transaction; return whether they fitted."""
+    def extend(self, lsn: int, messages: list[bytes], last: int | None = None) -> bool:
+        """Append messages of one transaction; return whether they fitted.
+
+        Args:
+            last: the position of the last one; None: they are numbered by twos.
+        """
         # Odd: no position in a transaction equals `<end of the one before>_0`, where SSE resumes.
-        fits = self.log.append(lsn, messages, 2 * len(messages) - 1)
+        end = 2 * len(messages) - 1 if last is None else last + 1
+        fits = self.log.append(lsn, messages, end)
         if fits:
             self.wake()
         return fits
@@ -184,6 +189,7 @@ class Shape(LiveShape):
     ) -> None:
         self.definition = definition
         self.table = table
+        self.mark = ""  # of the table as its rows were read; see table_watch
         self.columns = definition.columns or tuple(column.name for column in table.columns)
         super().__init__(schema_header(table, self.columns), limit)
         self.predicate = predicate
@@ -193,7 +199,8 @@ class Shape(LiveShape):
         # A column and its values in all rows that can match; None: any row can.
         self.needs = None if where is None or predicate is None else needed_values(where, table)
         self._only = frozenset(self.columns)
-        self._relation = (table.schema, table.name)
+        self._form = (self.columns, definition.replica)  # shapes of one form have equal messages
+        self._relation = table.relation
 
     @property
     def is_evaluated_by_postgresql(self) -> bool:
@@ -202,34 +209,20 @@ class Shape(LiveShape):
 
     def append(self, lsn: int, txids: Sequence[int], changes: "Sequence[ShapeChange]") -> bool:
         """Append what a transaction changed in it; return whether it fitted."""
-        messages: list[bytes] = []
-        last = len(changes) - 1
-        for n, change in enumerate(changes):
-            headers: dict[str, Json] = {
-                "txids": list(txids),
-                "lsn": str(lsn),
-                "op_position": 2 * n,
-            }
-            if n == last:
-                headers["last"] = True
-            messages.append(
-                row_message(
-                    change.operation,
-                    self._relation,
-                    change.key,
-                    change.value,
-                    headers | dict(change.headers),
-                    change.old_value,
-                )
-            )
-        return self.extend(lsn, messages) if messages else True
+        if not changes:
+            return True
+        messages = [change.message(self._relation, lsn, txids) for change in changes[:-1]]
+        last = changes[-1]
+        messages.append(last.message(self._relation, lsn, txids, is_last=True))
+        return self.extend(lsn, messages, last.position)
 
     def changes_of(
         self, row: "RowChange", *, matches: bool | None = None
     ) -> "Sequence[ShapeChange]":
         """Return what a change of the table is in this shape.
 
-        Most changes are none of most shapes, so what they have in common is in *row*.
+        Most changes are none of most shapes, so what they have in common is in *row*: also the
+        messages, which shapes with the same columns share.
 
         Args:
             matches: whether the new row belongs to it; None: its predicate says so.
@@ -245,38 +238,44 @@ class Shape(LiveShape):
                 members.discard(row.before)
             if matches:
                 members.add(row.key)
-        if new is None:
-            return [ShapeChange("delete", row.key, self._left(row.old or {}))]
-        if not was:
-            return [ShapeChange("insert", row.key, self._shown(new))]
-        return self._updated(row, new, matches=bool(matches))
+        how = (self._form, was, matches)
+        found = row.shared.get(how)
+        if found is None:
+            found = row.shared[how] = self._changes(row, was=was, matches=bool(matches))
+        return found
 
-    def _updated(self, row: "RowChange", new: Texts, *, matches: bool) -> "list[ShapeChange]":
+    def _changes(self, row: "RowChange", *, was: bool, matches: bool) -> "list[ShapeChange]":
+        new, at = row.new, row.position
+        if new is None:
+            return [ShapeChange(at, "delete", row.key, self._left(row.old or {}))]
+        if not was:
+            return [ShapeChange(at, "insert", row.key, self._shown(new))]
         if matches and row.before == row.key:
             return self._changed_row(row, new)
         old = row.old or {}
         key = {name: old.get(name, new.get(name)) for name in self.table.key}
         left = self._left({**key, **old})
         if not matches:
-            return [ShapeChange("delete", row.before, left)]
+            return [ShapeChange(at, "delete", row.before, left)]
+        goes, comes = {"key_change_to": row.key}, {"key_change_from": row.before}
         return [
-            ShapeChange("delete", row.before, left, {"key_change_to": row.key}),
-            ShapeChange("insert", row.key, self._shown(new), {"key_change_from": row.before}),
+            ShapeChange(at, "delete", row.before, left, goes),
+            ShapeChange(at + 2, "insert", row.key, self._shown(new), comes),
         ]
 
     def _changed_row(self, row: "RowChange", new: Texts) -> "list[ShapeChange]":
-        value, key, old = self._shown(new), row.key, row.old
+        value, at, key, old = self._shown(new), row.position, row.key, row.old
         if old is None or not row.has_whole_old:
-            return [ShapeChange("update", key, value)]
+            return [ShapeChange(at, "update", key, value)]
         # The whole old row is known: only what differs was changed.
         changed = {n for n, text in value.items() if n in old and old[n] != text}
         if not changed:
             return []
         old_values = {name: old[name] for name in changed}
         if self.definition.replica == "full":
-            return [ShapeChange("update", key, value, {}, old_values)]
+            return [ShapeChange(at, "update", key, value, {}, old_values)]
         keep = changed | set(self.table.key)  # planted: update-without-key
-        return [ShapeChange("update", key, {n: v for n, v in value.items() if n in keep})]
+        return [ShapeChange(at, "update", key, {n: v for n, v in value.items() if n in keep})]
 
     def _shown(self, row: Texts) -> dict[str, str | None]:
         only = self._only
@@ -298,6 +297,8 @@ class RowChange:
         old: texts of the old row, or of its key, where the server sent them.
         before, key: its keys before and after.
         has_whole_old: whether *old* has all columns.
+        position: in the transaction: even, and the next one is free for a second message.
+        shared: what it is in shapes of a form, by whether it was in the shape and is.
     """
 
     op: Op
@@ -306,25 +307,55 @@ class RowChange:
     before: str
     key: str
     has_whole_old: bool
+    position: int
+    shared: "dict[object, list[ShapeChange]]" = field(
+        default_factory=dict[object, "list[ShapeChange]"]
+    )
 
     @classmethod
-    def of(cls, table: ShapeTable, change: Change, new: Texts | None) -> Self:
-        """Build from a change and the texts of its new row."""
+    def of(cls, table: ShapeTable, change: Change, new: Texts | None, number: int = 0) -> Self:
+        """Build from a change, the texts of its new row, and its place among the changes."""
         old = None if change.old is None else table.texts(change.old)
         key = table.key_of((old or {}) if new is None else new)
         before = key if old is None or new is None else table.key_of({**new, **old})
-        return cls(change.op, new, old, before, key, change.relation.identity == "f")
+        whole = change.relation.identity == "f"
+        return cls(change.op, new, old, before, key, whole, 4 * number)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ShapeChange:
-    """One message of a shape's log, without what follows from its place in the transaction."""
+    """One message of the logs of shapes."""
 
+    position: int
     operation: str
     key: str
     value: Texts
     headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
     old_value: Texts | None = None
+    _message: bytes | None = None
+
+    def message(
+        self, relation: tuple[str, str], lsn: int, txids: Sequence[int], *, is_last: bool = False
+    ) -> bytes:
+        """Return its bytes, which all shapes have in common unless it is the last of one.
+
+        Args:
+            lsn, txids: of its transaction.
+        """
+        if self._message is not None and not is_last:
+            return self._message
+        headers: dict[str, Json] = {
+            "txids": list(txids),
+            "lsn": str(lsn),
+            "op_position": self.position,
+        }
+        if is_last:
+            headers["last"] = True
+        headers |= self.headers
+        found = row_message(self.operation, relation, self.key, self.value, headers, self.old_value)
+        if not is_last:
+            self._message = found
+        return found
 
 
 def lacks_values(change: Change) -> bool:

@@ -44,13 +44,13 @@ class ShapeIndex:
     def add(self, shape: Shape) -> None:
         """Add a shape, which does not follow the stream yet."""
         self._shapes[shape.definition] = shape
-        self._by_table.setdefault((shape.table.schema, shape.table.name), {})[shape] = None
+        self._by_table.setdefault(shape.table.relation, {})[shape] = None
 
     def remove(self, shape: Shape) -> None:
         """Remove a shape, which might have been removed before."""
         if self._shapes.get(shape.definition) is shape:
             del self._shapes[shape.definition]
-        table = (shape.table.schema, shape.table.name)
+        table = shape.table.relation
         self._alike.pop(table, None)
         if shape in self._by_table.get(table, ()):
             del self._by_table[table][shape]
@@ -59,7 +59,7 @@ class ShapeIndex:
 
     def follows(self, shape: Shape) -> None:
         """Group the shapes of a table again: this one follows the stream from now on."""
-        self._alike.pop((shape.table.schema, shape.table.name), None)
+        self._alike.pop(shape.table.relation, None)
 
     def groups(self, name: Table, starting: Container[Shape]) -> list[list[Shape]]:
         """Return the shapes of a table that follow the stream, in groups that are alike.

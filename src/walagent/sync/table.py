@@ -22,7 +22,8 @@ select c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relrowsecurity, c.r
            (select (i.indkey::int2[])[0:i.indnkeyatts - 1]
                    @> (p.indkey::int2[])[0:p.indnkeyatts - 1]
               from pg_catalog.pg_index i join pg_catalog.pg_index p on p.indrelid = i.indrelid
-             where i.indrelid = c.oid and i.indisreplident and p.indisprimary), true)
+             where i.indrelid = c.oid and i.indisreplident and p.indisprimary), true),
+       c.relispartition, c.relpersistence::text
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
  where n.nspname = %s and c.relname = %s
 """
@@ -105,6 +106,9 @@ class ShapeTable:
     Args:
         identity: pg_class.relreplident.
         identity_has_key: whether the identity includes the primary key, if that is an index.
+        is_partition: whether its changes are sent as those of another table.
+        is_logged: whether its changes are in the WAL.
+        left_out: columns whose values the server does not send: generated ones.
     """
 
     oid: int
@@ -115,6 +119,14 @@ class ShapeTable:
     identity: str
     is_partitioned: bool = False
     identity_has_key: bool = True
+    is_partition: bool = False
+    is_logged: bool = True
+    left_out: frozenset[str] = frozenset()
+
+    @cached_property
+    def relation(self) -> tuple[str, str]:
+        """Return its schema and name."""
+        return self.schema, self.name
 
     @cached_property
     def key(self) -> Sequence[str]:
@@ -126,6 +138,11 @@ class ShapeTable:
     def has_key(self) -> bool:
         """Return whether there is a primary key."""
         return any(column.pk_index is not None for column in self.columns)
+
+    @cached_property
+    def never_null(self) -> frozenset[str]:
+        """Return the columns that have no NULL."""
+        return frozenset(column.name for column in self.columns if column.not_null)
 
     @cached_property
     def prefix(self) -> str:
@@ -247,10 +264,18 @@ async def read_table(conn: AsyncConnection[Any], schema: str, name: str) -> Shap
     row = await (await conn.execute(_TABLE, (schema, name))).fetchone()
     if row is None or row[3] not in {"r", "p"} or not row[6]:
         raise NoSuchTableError(f"{schema}.{name}")
-    oid, schema, name, kind, has_policies, identity, _, has_key = row
-    cursor = await conn.execute(_COLUMNS, (oid,))
-    columns = [ShapeColumn(*found[:10]) for found in await cursor.fetchall() if not found[10]]
-    is_partitioned = kind == "p"
+    oid, schema, name, kind, has_policies, identity, _, has_key, is_partition, stored = row
+    found = await (await conn.execute(_COLUMNS, (oid,))).fetchall()
     return ShapeTable(
-        oid, schema, name, tuple(columns), has_policies, identity, is_partitioned, has_key
+        oid,
+        schema,
+        name,
+        tuple(ShapeColumn(*each[:10]) for each in found if not each[10]),
+        has_policies,
+        identity,
+        is_partitioned=kind == "p",
+        identity_has_key=has_key,
+        is_partition=is_partition,
+        is_logged=stored == "p",
+        left_out=frozenset(each[0] for each in found if each[10]),
     )

@@ -98,7 +98,7 @@ async def test_without_the_function_it_serves_what_is_published(
         await client.until({key: {"id": "1", "title": "two"} for key in ONE})
         refused = await process.get(table="hidden", offset="-1")
         assert refused.status_code == httpx.codes.SERVICE_UNAVAILABLE
-        assert "not published yet: public.hidden" in refused.text
+        assert "public.hidden are not sent yet" in refused.text
         said = await process.says("publication.refused")
         assert said["table"] in {"public.hidden", "public.support_tickets"}
         assert "Grant EXECUTE on agent_internal.request_tables" in str(said["hint"])

@@ -16,6 +16,7 @@ from walagent.postgres.lsn import Lsn
 from walagent.sync.definition import Definition
 from walagent.sync.predicate import compile_where
 from walagent.sync.shape import RowChange, Shape, lacks_values
+from walagent.sync.shape_log import Offset
 from walagent.sync.where import parse_where
 
 LIMIT = 1 << 20
@@ -200,3 +201,32 @@ async def test_a_log_that_is_full_takes_no_more() -> None:
         assert shape.append(n, [n], shape.changes_of(row)) is fits
     assert len(shape.log.after(shape.end)[0]) == 0
     assert shape.log.has_after(shape.end) is False
+
+
+async def test_a_message_is_written_once_for_all_shapes_that_have_it() -> None:
+    """Whatever their conditions; not for one of other columns, and the last one says so."""
+    table, on = item_table("d"), relation("d")
+    definitions = [
+        Definition("public", "item"),
+        Definition("public", "item", parse_where("number > 0")),
+        Definition("public", "item", None, ("id",)),
+    ]
+    shapes = [
+        Shape(d, table, compile_where(d.where, table) if d.where else None, LIMIT)
+        for d in definitions
+    ]
+    rows = [
+        RowChange.of(table, change_of(on, None, new), table.texts(new), n)
+        for n in range(3)
+        if (new := {"id": n, "number": n, "text": "a", "flag": None})
+    ]
+    for shape in shapes:
+        assert shape.append(10, [10], [c for row in rows for c in shape.changes_of(row)])
+    whole, some, other = (shape.log.after(Offset(0, 0))[0] for shape in shapes)
+    assert len(whole) == len(other) == 3
+    assert some[0] is whole[1]
+    assert other[1] is not whole[1]
+    assert [json.loads(m)["headers"].get("last", False) for m in some] == [False, True]
+    positions = [json.loads(m)["headers"]["op_position"] for m in whole]
+    assert positions == sorted(set(positions))
+    assert shapes[0].end > Offset(10, positions[-1])

@@ -1,0 +1,84 @@
+"""Notice what changes in a table beside its rows: the stream does not say it."""
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from psycopg import AsyncConnection, Error
+
+from walagent.base.concurrency import Periodic
+from walagent.errors import WalagentError
+from walagent.replication.sinks import Table
+from walagent.store.queries import query
+from walagent.sync.checks import ShapeRefusedError
+from walagent.sync.pool import OpenRows, RowPool
+from walagent.sync.publishing import Publishing
+from walagent.sync.query_shapes import QueryShapes
+from walagent.sync.shape import Shape
+from walagent.sync.shape_index import ShapeIndex
+
+_LOOK: Final = 2.0  # seconds
+
+Marks = Mapping[Table, str]
+
+
+class TableWatch:
+    """Ends the shapes of tables that are not what they were, and withdraws tables without shapes.
+
+    Args:
+        rows, own: connections of the login that reads open tables, and of the process's own.
+        drop: ends a shape.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what is watched, through what, and what ends it
+        self,
+        shapes: ShapeIndex,
+        queries: QueryShapes,
+        publishing: Publishing,
+        rows: OpenRows,
+        own: RowPool,
+        drop: Callable[[Shape], None],
+    ) -> None:
+        self._shapes = shapes
+        self._queries = queries
+        self._publishing = publishing
+        self._rows = rows
+        self._own = own
+        self._drop = drop
+        self._read: dict[Table, str] = {}  # marks of tables that queries read
+
+    async def run(self) -> None:
+        """Look every other second; does not end."""
+        async for _ in Periodic(_LOOK):
+            used = self._queries.tables | {s.table.relation for s in self._shapes}
+            self._publishing.withdraw_unused(used)
+            with suppress(WalagentError, Error, ShapeRefusedError):  # later, then
+                await self.look()
+
+    async def look(self) -> None:
+        """Compare the tables with what they were when they were read."""
+        shapes = [shape for shape in self._shapes if shape.mark]
+        if shapes:
+            async with self._rows.connection() as conn:
+                now = await read_marks(conn, {s.table.relation for s in shapes})
+            for shape in shapes:
+                if now.get(shape.table.relation) != shape.mark:
+                    self._drop(shape)
+        tables = self._queries.tables
+        if tables:
+            async with self._own.connection() as conn:
+                now = await read_marks(conn, tables)
+            known = self._read
+            self._queries.drop_tables(t for t in tables if t in known and now.get(t) != known[t])
+            self._read = {table: now[table] for table in tables if table in now}
+
+
+async def read_marks(conn: AsyncConnection[Any], tables: Collection[Table]) -> Marks:
+    """Return a mark of each table that exists; another one means another table, for this login.
+
+    It covers columns and their types, keys and identity, files (a rewrite, TRUNCATE), partitions,
+    row-level security, and what the login may read.  Only catalogs are read.
+    """
+    names = {"schemas": [each[0] for each in tables], "names": [each[1] for each in tables]}
+    cursor = await conn.execute(query("table_marks"), names)
+    return {(schema, name): mark for schema, name, mark in await cursor.fetchall()}
