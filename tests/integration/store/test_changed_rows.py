@@ -120,7 +120,7 @@ async def test_nobody_adds_code_between_the_look_and_the_reading(
         await other.execute("set search_path = public")
         await other.execute("set lock_timeout = '200ms'")
 
-        async def looks(within: AsyncConnection, table: int) -> object:
+        async def looks(within: AsyncConnection, table: module._Table) -> object:  # noqa: SLF001
             found = await look(within, table)
             try:
                 await other.execute("create statistics late on (what || 'x'), id from item")
