@@ -120,7 +120,7 @@ async def test_nobody_adds_code_between_the_look_and_the_reading(
         await other.execute("set search_path = public")
         await other.execute("set lock_timeout = '200ms'")
 
-        async def looks(within: AsyncConnection, table: module._Table) -> object:  # noqa: SLF001
+        async def looks(within: AsyncConnection, table: module._Table) -> object:
             found = await look(within, table)
             try:
                 await other.execute("create statistics late on (what || 'x'), id from item")
@@ -133,5 +133,5 @@ async def test_nobody_adds_code_between_the_look_and_the_reading(
         async with conn.transaction(force_rollback=True):
             await conn.execute("update item set what = 'once' where id = 1")
             found = await changed_rows(conn, outside)
-    assert refused == ["55P03"]
+    assert refused == ["55P03"] * 2  # on either connection
     assert [brief(row) for row in found.rows] == [("1", "old", "once")]
