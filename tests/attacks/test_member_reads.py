@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 from tests.helpers.database import role, run_all, session, value
 from tests.helpers.people import person
 from walagent.domain.tenant import Actor
-from walagent.errors import WalagentError
+from walagent.errors import PreconditionError, WalagentError
 from walagent.guard.outlet import open_outlet
 from walagent.guard.read_limits import ReadLimits
 from walagent.store.sessions.acting import identity_of_token
@@ -255,3 +255,44 @@ async def test_code_in_a_parallel_worker_is_nobody(
             else:
                 assert "nobody" in str(await value(login, asked, analyst))
         await run_all(conn, "drop table many; drop function who, whose")
+
+
+MORE = (
+    "grant {0} to {1}",
+    "grant select on salary to {1}",
+    "grant select (what) on salary to {1}",
+    "create policy hers on salary to {1} using (true)",
+    "alter table salary owner to {1}",
+)
+
+
+@pytest.mark.parametrize("more", ["", *MORE])
+async def test_a_login_that_reads_more_than_the_role_is_not_used_itself(
+    conn: AsyncConnection, dsn: str, more: str
+) -> None:
+    """Code of the tables' owners would set its role back, and read all that it may."""
+    async with role(conn) as ada, role(conn, "nologin") as reader, role(conn, "nologin") as other:
+        await run_all(
+            conn,
+            f"create table salary (what text); grant {reader} to {ada};"
+            f"grant usage on schema public to {ada}; {more.format(other, ada) or 'select'}",
+        )
+        try:
+            async with session(dsn, user=ada) as login, AsyncExitStack() as stack:
+
+                async def connecting() -> AsyncConnection:
+                    return await stack.enter_async_context(session(dsn, user=ada))
+
+                async def opened() -> object:
+                    return await open_outlet(stack, login, reader, connecting=connecting)
+
+                if not more:
+                    assert await opened() is None
+                    return
+                with pytest.raises(PreconditionError, match="can read more than") as refused_:
+                    await opened()
+                assert f"select agent.grant_asker('{ada}')" in refused_.value.hint
+                await run_all(conn, f"select agent.grant_asker('{ada}')")
+                assert await opened() is not None
+        finally:
+            await run_all(conn, "drop table salary")

@@ -1,8 +1,8 @@
 """Check a statement through the rule that PostgreSQL stores for it.
 
 The server parses the statement first in a read-only transaction, then as a view, in a transaction
-that is rolled back.  Converting a literal can already run a user's function; in a database where
-this is possible, it is parsed without its literals before, and the types of these are checked.
+that is rolled back.  Converting a literal can already run a user's function, and its type can be
+changed at any moment: both are done with NULL in place of the literals, as are bodies of functions.
 The view's stored rule identifies each function, operator, type and relation by OID, however the
 text spells it.  Views inside it and CHECK constraints of domains are analyzed in the same way.
 
@@ -11,7 +11,6 @@ adds when the statement runs.
 """
 
 import asyncio
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,18 +21,17 @@ from psycopg.rows import dict_row
 from walagent.errors import StatementRefusedError
 from walagent.guard import allowlist
 from walagent.guard.keywords import against_keywords, read_keywords
-from walagent.guard.literals import without_literals
+from walagent.guard.literals import Template, split_literals
 from walagent.guard.parsing import (
     ask_server,
-    has_changeable,
     is_visible,
     on_path,
-    refuse_changeable,
+    rule_of,
     schemas_of,
-    types_of_parameters,
+    typed,
 )
 from walagent.guard.references import read_references
-from walagent.guard.statement import Statement
+from walagent.guard.size import UnreadLiteralError
 from walagent.postgres import pgtypes
 from walagent.store.queries import query
 from walagent.store.relations.table_code import Moment, code_of_strangers
@@ -42,15 +40,9 @@ Connection = AsyncConnection[Any]
 
 EXTENSION: Final = "extension "  # before the name of one, in a list of functions
 
-_QUOTE: Final = re.compile(r"'|\$(?![0-9])")  # how a literal starts; a parameter does not
 _LONG: Final = 20_000  # characters of a rule that is read in a thread; a million take a second
-_VIEW: Final = "walagent_guard"
 _TYPE_OF: Final = "select pg_catalog.to_regtype(%s)::pg_catalog.oid::bigint"
 _BODY: Final = "select prosqlbody::text from pg_proc where oid = 'pg_temp.walagent_body'::regproc"
-_RULE: Final = """
-select ev_class::int8, ev_action::text
-  from pg_rewrite where ev_class = 'pg_temp.walagent_guard'::regclass
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,35 +79,6 @@ class Allowlist:
         return bool(row["extension"]) and f"{EXTENSION}{row['extension']}" in self.functions
 
 
-async def check_literals(
-    conn: Connection, statement: Statement, allowed: Allowlist, path: str
-) -> bool:
-    """Check the code that converting the literals of a statement would run, without converting any.
-
-    Call it in a read-only transaction.  Raises StatementRefusedError if its own would run that;
-    returns whether the literals of some type would run something that is not allowed.
-    """
-    checker = _RuleChecker(conn, allowed, path)
-    types = [oid for (oid,) in await (await conn.execute(query("guard_parsing"))).fetchall()]
-    unsafe = False
-    try:
-        await checker.check_types(types)
-        await checker.check_idle()
-    except StatementRefusedError:  # some type is unsafe; is it one of a literal?
-        unsafe = True
-    if not unsafe and not (_QUOTE.search(statement.text) and await has_changeable(conn)):
-        return False
-    text, count = without_literals(statement.text)
-    async with on_path(conn, path):
-        types = await types_of_parameters(conn, text, count)
-    if unsafe:
-        checker = _RuleChecker(conn, allowed, path)
-        await checker.check_types(types)
-        await checker.check_idle()
-    await refuse_changeable(conn, types)
-    return unsafe
-
-
 @dataclass(frozen=True, slots=True)
 class HiddenRows:
     """Reasons why a statement might not see all rows.
@@ -132,14 +95,13 @@ class HiddenRows:
 
 
 async def analyze(
-    conn: Connection, statement: Statement, allowed: Allowlist, path: str, *, unsafe: bool = False
+    conn: Connection, template: Template, allowed: Allowlist, path: str
 ) -> HiddenRows:
     """Check a statement; the caller must roll the transaction back.
 
     Args:
-        path: the search path of the statement.  Others can create in its schemas, and the session
-            could become its login again: nothing but the statement is read on it.
-        unsafe: what `check_literals` returned.
+        template: the statement, no literal of which is converted to a type of others.
+        path: the search path of the statement.
 
     Returns:
         Why rows of the relations that it reads might be hidden.
@@ -147,24 +109,23 @@ async def analyze(
     Raises:
         StatementRefusedError: it is not a query, or uses something that is not on the allowlist.
     """
+    view, rule = await rule_of(conn, template.empty, path)
+    evaluate = _RuleChecker(conn, allowed, path, view)
     try:
-        async with on_path(conn, path):
-            await ask_server(conn, "run", statement.wrapped(f"create temp view {_VIEW} as select"))
-    except StatementRefusedError as error:
-        if error.sqlstate == "42601":  # a syntax error only inside the view: it is not a query
-            raise StatementRefusedError("only SELECT, VALUES and TABLE are allowed") from error
-        raise
-    (found,) = await (await conn.execute(_RULE)).fetchall()
-    evaluate = _RuleChecker(conn, allowed, path, found[0], unsafe=unsafe)
-    await evaluate.look_into(found[1], "")
+        await evaluate.look_into(rule, "", literals=template.literals)
+    except UnreadLiteralError:  # it depends on which one is where
+        text = await typed(conn, template, path)
+        view, exact = await rule_of(conn, text, path, again=True)
+        evaluate = _RuleChecker(conn, allowed, path, view)
+        called = await evaluate.look_into(rule, ""), await evaluate.look_into(exact, "")
+        if called[0] != called[1]:
+            raise
     await evaluate.check_idle()
-    await _check_keywords(conn, statement, found[1], await schemas_of(conn, path))
+    await _check_keywords(conn, template.whole, rule, await schemas_of(conn, path))
     return await evaluate.scope()
 
 
-async def _check_keywords(
-    conn: Connection, statement: Statement, rule: str, schemas: Sequence[str]
-) -> None:
+async def _check_keywords(conn: Connection, text: str, rule: str, schemas: Sequence[str]) -> None:
     """Refuse keywords that stand for tables or columns."""
     found = read_keywords(rule)
     if not (found.tables or found.columns or found.rows):
@@ -178,26 +139,17 @@ async def _check_keywords(
             tables.setdefault(name, title)
         else:
             functions[oid] = name
-    if reason := against_keywords(found, statement.text, tables, functions):
+    if reason := against_keywords(found, text, tables, functions):
         raise StatementRefusedError(reason)
 
 
 class _RuleChecker:
     """Checks rules and everything that they refer to, each once."""
 
-    def __init__(
-        self,
-        conn: Connection,
-        allowed: Allowlist,
-        path: str,
-        view: int = 0,
-        *,
-        unsafe: bool = False,
-    ) -> None:
+    def __init__(self, conn: Connection, allowed: Allowlist, path: str, view: int) -> None:
         self._conn = conn
         self._allowed = allowed
         self._path = path
-        self._unsafe = unsafe  # whether converting a literal can run what is not allowed
         self.listed = False  # whether a function that the operator has listed is called
         self._relations = {(view, 0)}  # (relation, role that reads it)
         self._read: dict[tuple[int, int], str] = {}  # the same with names, without views
@@ -207,17 +159,20 @@ class _RuleChecker:
         self._operators: set[int] = set()
         self._idle: dict[int, list[tuple[dict[str, Any], str]]] = {}  # by family, with the place
 
-    async def look_into(self, rule: str, where: str, reader: int = 0) -> None:
-        """Check a rule.
+    async def look_into(
+        self, rule: str, where: str, reader: int = 0, literals: Sequence[str] = ()
+    ) -> int:
+        """Check a rule; return how many calls in it parse a text as a type that a text names.
 
         Args:
             where: the object that has the rule, for messages; "" for the statement itself.
             reader: the role that reads the relations; 0: the current role.
+            literals: what its NULLs can stand for.
         """
         if len(rule) < _LONG:
-            found = read_references(rule, where)
+            found = read_references(rule, where, literals)
         else:
-            found = await asyncio.to_thread(read_references, rule, where)
+            found = await asyncio.to_thread(read_references, rule, where, literals)
         names = await self._check_functions(found.functions, found.operators, where)
         if found.counting:
             await self._check_counts(where)
@@ -225,12 +180,13 @@ class _RuleChecker:
             async with on_path(self._conn, self._path):
                 cursor = await self._conn.execute(_TYPE_OF, [name])
             found.types.update(oid for (oid,) in await cursor.fetchall() if oid is not None)
-        await self.check_types(found.types, where)
+        await self._check_types(found.types, where)
         if found.json or any(map(allowlist.TO_JSON, names)):
             await self._check_values(found.values, "casts", where)
         if found.comparing or any(map(allowlist.COMPARING, names)):
             await self._check_values(found.values, "comparisons", where)
         await self._check_relations(found.relations, where, reader)
+        return found.parsing
 
     async def scope(self) -> HiddenRows:
         """Return why rows might be hidden, once everything is checked.
@@ -320,23 +276,21 @@ class _RuleChecker:
     async def _check_body(self, row: dict[str, Any], where: str) -> None:
         """Check the statements of a function in SQL, as the server analyzes them."""
         inside = f"{where}function {row['signature']}: "
-        rule = row["rule"]
-        if rule is None:
-            of_extension = row["extension"] in allowlist.TRUSTED_EXTENSIONS
-            if self._unsafe and not of_extension and _QUOTE.search(row["source"]):
-                raise StatementRefusedError(
-                    f"{inside}its literals cannot be checked before they are converted"
-                )
+        rule: str = row["rule"]
+        literals: Sequence[str] = ()
+        if row["rule"] is None:
+            template = split_literals(row["source"], parameters=True)
+            literals = template.literals
             await self._conn.execute("savepoint body")
             try:
                 async with on_path(self._conn, self._path):
-                    await ask_server(self._conn, "run", f"{row['head']}{row['source']}\n; end")
+                    await ask_server(self._conn, "run", f"{row['head']}{template.empty}\n; end")
                 (rule,) = await (await self._conn.execute(_BODY)).fetchone() or ("",)
             except StatementRefusedError as error:
                 raise StatementRefusedError(f"{inside}{error}") from error
             finally:
                 await self._conn.execute("rollback to body")
-        await self.look_into(rule, inside)
+        await self.look_into(rule, inside, literals=literals)
 
     async def _check_values(self, types: Collection[int], code: str, where: str) -> None:
         """Check what is called for the types of values that a function of PostgreSQL is given."""
@@ -365,7 +319,7 @@ class _RuleChecker:
         of_server = row["oid"] < pgtypes.FIRST_OF_USERS and row["of_catalog"]
         return row["readable"] and not of_server and not self._allowed.allows(row)
 
-    async def check_types(self, types: Collection[int], where: str = "") -> None:
+    async def _check_types(self, types: Collection[int], where: str = "") -> None:
         """Check the code that building a value of these types can run."""
         types = set(types) - self._types
         self._types |= types

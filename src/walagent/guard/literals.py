@@ -1,14 +1,15 @@
-"""Replace the string literals of a statement by parameters, so that parsing it converts none.
+"""Take the string literals out of a statement, so that parsing it converts none.
 
 PostgreSQL converts a literal when it analyzes a statement, which can execute a user's function: a
-CHECK of a domain inside a composite type, a comparison of a range.  With parameters, the same
-analysis only reports the types.  What the text is mistaken for here ends in a syntax error, or in a
-literal of a type that the grammar itself names.
+CHECK of a domain inside a composite type, a comparison of a range.  With NULL in its place, which
+has no type of its own either, the same analysis finds the same functions and types.  What the text
+is mistaken for here ends in a syntax error, or in a literal of a type that the grammar names.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import Final
 
 from walagent.errors import StatementRefusedError
@@ -21,7 +22,7 @@ _TOKEN: Final = re.compile(
     | (?P<bits>[bBxX]'[^']*')
     | (?P<text>(?:[nN]|[uU]&)?'(?:[^']|'')*'|[eE]'(?:[^'\\]|\\.|'')*')
     | (?P<dollar>\$(?P<tag>(?:[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*)?)\$.*?\$(?P=tag)\$)
-    | (?P<parameter>\$\d)
+    | (?P<parameter>\$\d+)
     | (?P<name>(?:[uU]&)?"(?:[^"]|"")*"|[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*)
     | (?P<number>\.?\d[\w.]*(?:(?<=[eE])[-+]\d+)?)
     | (?P<operator>(?:(?!--|/\*)[-+*/<>=~!@\#%^&|`?:])+)
@@ -44,9 +45,9 @@ def _words(text: str) -> frozenset[str]:
 _BEFORE: Final = _words(
     """
     all and any asymmetric between both by case collate content default distinct document else
-    escape except except from for having ilike in intersect is key leading like limit not of
-    offset on or ordinality over passing placing select similar some symmetric then to trailing
-    union using value values when where zone
+    escape except first from for groups having ilike in intersect is key leading like limit next
+    not of offset on or ordinality over passing placing range rows select similar some symmetric
+    then to trailing union using value values variadic version when where zone
     """
 )
 # Words that end a type of the grammar: never a user's, unless qualified.
@@ -56,37 +57,104 @@ _TYPES: Final = _words(
     precision real smallint time timestamp varchar
     """
 )
+# Words after the path of a column, by which it is a literal alone.
+_AFTER: Final = _words(", ) as columns default empty error keep null omit with without")
 
 
-def without_literals(text: str, *, nulls: bool = False) -> tuple[str, int]:
-    """Return a statement with parameters in place of its string literals, and their number.
-
-    A literal of a type that the grammar names, as in `interval '1 day'`, is kept.
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A statement around its string literals, without comments.
 
     Args:
-        nulls: put NULL in their place, for a statement that takes no parameters.
+        pieces: what is before, between and after them.
+        literals: how they are written.
+        nulls: how NULL is written in the place of each.
+    """
+
+    pieces: Sequence[str]
+    literals: Sequence[str]
+    nulls: Sequence[str]
+
+    @property
+    def whole(self) -> str:
+        """The statement with its literals."""
+        return self.filled(self.literals)
+
+    @property
+    def empty(self) -> str:
+        """The statement with NULL in their places."""
+        return self.filled(self.nulls)
+
+    def filled(self, values: Iterable[str]) -> str:
+        """Return the statement with other values in their places."""
+        return "".join(chain.from_iterable(zip_longest(self.pieces, values, fillvalue="")))
+
+
+def split_literals(text: str, *, parameters: bool = False) -> Template:
+    """Take the string literals out of a statement.
+
+    One of a type that the grammar names, as in `interval '1 day'`, stays in it; so do the paths in
+    the columns of JSON_TABLE and XMLTABLE, where nothing else can be written.
+
+    Args:
+        parameters: whether it may have some, as the body of a function.
 
     Raises:
         StatementRefusedError: it has parameters.
     """
+    pieces: list[str] = []
+    literals: list[str] = []
+    nulls: list[str] = []
     out: list[str] = []
-    count = 0
     found = list(tokens(text))
-    words = [token.lower() for _, token in found]
-    # PostgreSQL compares nothing with a plain NULL; a collation is discarded, but keeps the rest.
-    compared = ("distinct", "from") in pairwise(words)
-    null = '(null collate pg_catalog."C")' if compared else "null"
-    for kind, token in found:
-        if kind == "parameter":
+    words = ["'" if kind == "text" else token.lower() for kind, token in found]
+    for at, (kind, token) in enumerate(found):
+        if kind == "parameter" and not parameters:
             raise StatementRefusedError("parameters are not allowed")
-        if kind != "text" or _is_of_grammar(out):
+        if kind != "text" or _is_of_grammar(out) or _is_path(words, at):
             out.append(token)
             continue
-        count += 1
-        name = _type_name(out)
-        given = null if nulls else f"${count}"
-        out.append(f" cast({given} as {name}) " if name else f" {given} ")
-    return " ".join(out), count
+        before, after = "", ""
+        if token[0] in "nN":  # nchar, which is not of unknown type
+            before, after = "( ", " :: pg_catalog.bpchar )"
+        elif name := _type_name(out):
+            before, after = "cast( ", f" as {name} )"
+        pieces.append(" ".join([*out, before]))
+        literals.append(token)
+        # PostgreSQL compares nothing with a plain NULL; a collation is discarded again.
+        plain = after or not _is_compared(words, at)
+        nulls.append("null" if plain else '(null collate pg_catalog."C")')
+        out = [after]
+    return Template([*pieces, " ".join(out)], literals, nulls)
+
+
+def _is_compared(words: Sequence[str], at: int) -> bool:
+    """Return whether a literal is itself a side of IS DISTINCT FROM, also in parentheses."""
+    first, last = at, at
+    while first and words[first - 1] == "(":
+        first -= 1
+    while words[last + 1 : last + 2] == [")"]:
+        last += 1
+    after = [word for word in words[last + 1 : last + 4] if word != "not"]
+    return words[max(0, first - 2) : first] == ["distinct", "from"] or (
+        after[:2] == ["is", "distinct"]
+    )
+
+
+def _is_path(words: Sequence[str], at: int) -> bool:
+    """Return whether a literal is a path of JSON_TABLE or XMLTABLE, and nothing but that."""
+    before, after = words[max(0, at - 2) : at], words[at + 1 : at + 2]
+    if before[-1:] == ["path"]:
+        of_column = bool(_NAMED.match(before[0]) or before[0] in {")", "]"})
+        return of_column and before[0] not in _BEFORE and after[0:1] != [] and after[0] in _AFTER
+    if before[-1:] != [","] or after not in (["columns"], ["as"], ["passing"]):
+        return False
+    depth = 0
+    for n in range(at - 1, 0, -1):
+        depth += (words[n] == ")") - (words[n] == "(")
+        if depth < 0:
+            return words[n - 1] == "json_table" and words[n - 2 : n - 1] != ["."]
+    return False
 
 
 def tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -124,10 +192,8 @@ def _end_of_comment(text: str, at: int) -> int:
 def _is_of_grammar(before: Sequence[str]) -> bool:
     """Return whether a literal after these tokens is of a type that the grammar names."""
     at = len(before)
-    if at and before[-1] == ")":  # a precision: timestamp(3) '…'
-        while at and before[at - 1] != "(":
-            at -= 1
-        at -= 1
+    if before[-3:-2] == ["("] and before[-1] == ")":  # a precision: timestamp(3) '…'
+        at -= 3
     words = [word.lower() for word in before[max(0, at - 4) : at]]
     if words[-2:] == ["extract", "("]:  # a name of a field
         return words[-3:-2] != ["."]

@@ -19,6 +19,7 @@ from walagent.guard.read_limits import ReadLimits
 from walagent.guard.role import check_role
 from walagent.rows.rows import Texts
 from walagent.store.member_reader import MemberReader
+from walagent.store.queries import query
 from walagent.store.role_reader import RoleReader, RoleStatement
 from walagent.store.sessions.step_session import split_record
 
@@ -33,6 +34,8 @@ select bool_or(has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oi
        left join pg_catalog.pg_proc p on p.pronamespace = n.oid and p.proname = 'read_as_member'
  where n.nspname = 'agent_internal'
 """
+_OTHER_LOGIN: Final = "create role walagent_asker login; grant {role} to walagent_asker"
+_MOST: Final = 3  # reasons in an error
 _ACTOR: Final = "select tenant, principal, scopes from agent_internal.identity()"
 
 
@@ -84,6 +87,8 @@ class Outlet:
             settings={
                 "lock_timeout": lock,
                 "row_security": "on",
+                "standard_conforming_strings": "on",
+                "transform_null_equals": "off",
                 "extra_float_digits": "1",
                 "timezone": self._zone,
             },
@@ -109,7 +114,8 @@ async def open_outlet(
         tools_dsn: of the tools' login, if it is set, on that server.
 
     Returns:
-        None: the login can only read, so its own session may execute them.
+        None: the login can only read, and nothing that the role cannot: its own session may
+            execute them.
 
     Raises:
         PreconditionError: the login can do more, and there is no other place.
@@ -127,14 +133,21 @@ async def open_outlet(
         outlet = Outlet(MemberReader(await connecting(), worker), role, zone)
         await anext(outlet.stream("select", ReadLimits(), ""), None)
         return outlet
+    login = worker.info.user
+    found = await worker.execute(query("more_than_role"), {"role": role})
+    if more := [each for (each,) in await found.fetchmany(_MOST)]:
+        instead = f"select agent.grant_asker('{login}')" if signs is not None else _OTHER_LOGIN
+        raise PreconditionError(
+            f'login "{login}" can read more than role "{role}", which code of the owners of tables'
+            f" could use: {', '.join(more)}",
+            hint=f"As a superuser: {instead.format(role=role)};",
+        )
     try:
         await check_role(worker)
     except PreconditionError as error:
-        login = worker.info.user
         raise PreconditionError(
             f'login "{login}" can do more than read, which code of the owners of tables could'
             f" use: {error}",
-            hint="Connect as a login that can only read: create role walagent_asker login;"
-            f" grant {role} to walagent_asker;",
+            hint=f"Connect as a login that can only read: {_OTHER_LOGIN.format(role=role)};",
         ) from error
     return None

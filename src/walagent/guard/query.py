@@ -10,8 +10,9 @@ from typing import Any, Final, TypeVar, cast
 from psycopg import AsyncConnection, Error, sql
 
 from walagent.errors import StatementRefusedError
-from walagent.guard.analysis import Allowlist, HiddenRows, analyze, check_literals
+from walagent.guard.analysis import Allowlist, HiddenRows, analyze
 from walagent.guard.deadline import within
+from walagent.guard.literals import split_literals
 from walagent.guard.outlet import Outlet
 from walagent.guard.parsing import describe, refused_by_server
 from walagent.guard.read_limits import ReadLimits
@@ -99,16 +100,22 @@ class Guard:
         return await within(self.connections, seconds, work)
 
     async def _evaluate(self, statement: Statement) -> "CheckedStatement":
+        given, template = statement.text, split_literals(statement.text)
+        # What is executed is what was analyzed, token by token.
+        statement = replace(statement, text=template.whole)
         try:
             path = self.search_path
             async with _RolledBack(self, self.conn, "read only", _OWN_PATH):
-                unsafe = await check_literals(self.conn, statement, self.allowed, path)
-                columns = await describe(self.conn, statement, path)
+                columns = await describe(self.conn, template, path)
             analyst = self.analyst or self.conn
             async with _RolledBack(self, analyst, "read write", _OWN_PATH):
-                scope = await analyze(analyst, statement, self.allowed, path, unsafe=unsafe)
+                scope = await analyze(analyst, template, self.allowed, path)
             async with _RolledBack(self, self.conn, "read only", path):
                 await self._check_cost(statement)
+        except StatementRefusedError as error:
+            if not given.startswith(template.empty[: error.position]):
+                error.position = None  # of another text
+            raise
         except Error as error:
             if is_passing(error):
                 raise
@@ -121,6 +128,7 @@ class Guard:
 
     async def _read(self, statement: Statement) -> Rows:
         evaluated = await self._evaluate(statement)
+        statement = evaluated.statement
         try:
             async with _RolledBack(self, self.conn, "read only", self.search_path):
                 if statement.explain is not None:
@@ -230,6 +238,7 @@ class _RolledBack:
             "lock_timeout": str(round(limits.lock_seconds * 1000)),
             "idle_in_transaction_session_timeout": str(round(limits.seconds * 1000 + _IDLE)),
             "standard_conforming_strings": "on",
+            "transform_null_equals": "off",
             "row_security": "on",
             "client_min_messages": "error",
             # Values are parsed from their text, so the text must be exact and in one format.

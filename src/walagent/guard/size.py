@@ -4,6 +4,7 @@ PostgreSQL limits a value to 1 GB and the memory of a session not at all.  It co
 constant when it plans.  What depends on rows is not estimated: time and their number bound it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
@@ -15,6 +16,8 @@ from walagent.postgres import pgtypes
 
 LARGEST: Final = 1 << 20  # bytes of one value
 TOTAL: Final = 16 << 20  # bytes of all values that functions enlarge
+_DIGIT: Final = re.compile(r"\d")
+_PLAIN: Final = re.compile(r"'(?:[^']|'')*'|\$.*\$", re.DOTALL)  # literals without escapes
 _OF_COLUMN: Final = 32  # bytes, as PostgreSQL assumes of a column without statistics
 
 # OIDs of functions, from pg_proc.dat.
@@ -51,16 +54,25 @@ class Size:
     width: float = 0
 
 
+class UnreadLiteralError(StatementRefusedError):
+    """What a literal is decides whether a statement is refused, and NULL stands in its place."""
+
+
 class Sizes:
     """Estimates nodes, inner ones first."""
 
-    def __init__(self, where: str = "") -> None:
+    def __init__(self, where: str = "", literals: Sequence[str] = ()) -> None:
         """Start with no node.
 
         Args:
             where: the object that has the rule, for messages.
+            literals: what NULLs can stand for.
         """
         self._where = where
+        self._unread = literals
+        widest = max((len(literal.encode()) for literal in literals), default=0)
+        numeric = any(_DIGIT.search(literal) for literal in literals)
+        self._null = Size(inf if numeric else 0, widest)
         self._total = 0.0
         self._known: dict[int, Size] = {}  # by the identity of a node, which its tree keeps
 
@@ -72,7 +84,8 @@ class Sizes:
         """
         size = self._known[id(node)] = self._size(node)
         if size.width > LARGEST:
-            raise StatementRefusedError(
+            kind = UnreadLiteralError if self._unread else StatementRefusedError
+            raise kind(
                 f"{self._where}a value of up to {_spelled(size.width)} bytes would be computed,"
                 f" the limit is {LARGEST:,}"
             )
@@ -86,7 +99,7 @@ class Sizes:
     def _size(self, node: Node) -> Size:
         match node.kind:
             case "CONST":
-                return _constant(node)
+                return self._constant(node)
             case "VAR":
                 return self._column(node)
             case "PARAM" | "AGGREF" | "WINDOWFUNC":
@@ -103,10 +116,27 @@ class Sizes:
                 return Size(_largest(sizes), width)
             case "COERCEVIAIO":  # it can quote: a text in a row in a row
                 sizes = self._all(node)
-                return Size(_largest(sizes), sum(2 * size.width for size in sizes))
+                arg = node.node("arg")
+                number = self._parsed(arg) if arg and arg.kind == "CONST" else _largest(sizes)
+                return Size(number, sum(2 * size.width for size in sizes))
             case _:
                 sizes = self._all(node)
                 return Size(_largest(sizes), max((size.width for size in sizes), default=0))
+
+    def _constant(self, node: Node) -> Size:
+        if not _is_null(node):
+            return _constant(node)
+        kind = next(node.numbers("consttype"), 0)
+        return Size(0, self._null.width) if kind in _TEXTS else self._null
+
+    def _parsed(self, constant: Node) -> float | None:
+        """Bound the integer that a text is read as."""
+        if _is_null(constant):
+            return self._null.number
+        text = octets(constant)[4:].decode(errors="replace")
+        if next(constant.numbers("consttype"), 0) not in _TEXTS:
+            return self._of(constant).number
+        return inf if _DIGIT.search(text) else 0
 
     def _call(self, node: Node) -> Size:
         """Estimate what a function or operator returns."""
@@ -129,12 +159,20 @@ class Sizes:
         elif function in _DOUBLE:
             grown = 2 * width
         elif function in _FORMAT:
-            grown = _formatted(node, given)
+            grown = self._formatted(node.nodes["args"][0], given)
         if grown > max(width, _OF_COLUMN):
             self._total += grown
         if self._total > TOTAL:
             grown = max(grown, self._total)
         return Size(_number(function, given, width), grown)
+
+    def _formatted(self, text: Node, given: Sequence[Size]) -> float:
+        """Bound what format() returns, for any literal that NULL stands for."""
+        contents = [octets(text)[4:]]
+        if _is_null(text):
+            plain = _PLAIN.fullmatch
+            contents = [each.encode() if plain(each) else b"%*" for each in self._unread]
+        return max((_formatted(text, each, given) for each in contents), default=0)
 
     def _elements(self, node: Node) -> float:
         """Return how many elements array_fill makes: the product of its dimensions."""
@@ -216,9 +254,11 @@ def _number(function: int, given: list[Size], width: float) -> float | None:
     return inf
 
 
+def _is_null(node: Node) -> bool:
+    return node.kind == "CONST" and node.has("constisnull", "true")
+
+
 def _constant(node: Node) -> Size:
-    if node.has("constisnull", "true"):
-        return Size()
     kind = next(node.numbers("consttype"), 0)
     content = octets(node)
     if kind in pgtypes.INTEGERS:
@@ -247,12 +287,12 @@ def octets(node: Node) -> bytes:
     return bytes(int(word) % 256 for word in words[2:-1])
 
 
-def _formatted(node: Node, given: Sequence[Size]) -> float:
+def _formatted(text: Node, content: bytes, given: Sequence[Size]) -> float:
     """Bound what format() returns: a field can repeat any argument, quoted, and have a width."""
-    text = node.nodes["args"][0]
     if text.kind != "CONST":  # constant, but not known
         return inf if given[0].number is not None else sum(size.width for size in given)
-    content = octets(text)
+    if b"%" not in content:
+        return len(content)
     if b"*" in content:  # an argument is a width
         return inf
     digits = "".join(chr(octet) if 48 <= octet <= 57 else " " for octet in content).split()  # noqa: PLR2004 - 0 to 9

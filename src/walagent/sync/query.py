@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from walagent.domain.tenant import Actor
 from walagent.errors import WalagentError
-from walagent.guard.literals import without_literals
+from walagent.guard.literals import split_literals
 from walagent.message import Json
 from walagent.replication.sinks import Table
 from walagent.store.queries import query
@@ -236,7 +236,7 @@ async def code_of_others(conn: AsyncConnection[Any], definition: QueryDefinition
     """
     async with conn.transaction(force_rollback=True):
         await conn.execute("set local search_path = pg_catalog")
-        text, _ = without_literals(bound(conn, definition), nulls=True)
+        text = split_literals(bound(conn, definition)).empty
         await conn.execute(f"create temp view walagent_shape as select * from ({text}) q".encode())  # noqa: S608 - of the server
         row = await (await conn.execute(query("code_of_others"))).fetchone()
     return row[0] if row else None

@@ -356,3 +356,7 @@ select pg_get_functiondef('spring'::regproc)
 select pg_get_function_sqlbody('name_of'::regproc)
 select probin, prosqlbody from pg_proc
 select prosrc from (select * from pg_proc) q
+select format(E'\x25900000000s', 'x')
+select repeat('x', '1000000000'::text::integer)
+select pg_input_is_valid('x', E'\x63hecked')
+select replace(replace(replace(repeat('a', 1000), 'a', 'aaaaaaaaaaaaaaaaaaaa'), 'a', 'bbbbbbbbbbbbbbbbbbbb'), 'b', 'cccccccccccccccccccc')

@@ -190,16 +190,17 @@ def relations(rule: Sequence[Item]) -> set[int]:
 
 def numbers(rule: Sequence[Item], name: str) -> set[int]:
     """Give what stands in a field of any node."""
-    return {item.number(name) for item in _all(rule)} - {0}
+    return {item.number(name) for item in every(rule)} - {0}
 
 
 def constants(rule: Sequence[Item]) -> set[int]:
     """Give the constants that could be values of an enum: these are OIDs."""
-    found = {as_integer(item) for item in _all(rule) if item.kind == "CONST"}
+    found = {as_integer(item) for item in every(rule) if item.kind == "CONST"}
     return {each for each in found if FIRST_OF_USERS <= each < 1 << 32}
 
 
-def _all(items: Iterable[Item]) -> Iterator[Item]:
+def every(items: Iterable[Item]) -> Iterator[Item]:
+    """Give nodes and all that are inside."""
     for item in items:
         yield item
-        yield from _all(inside(item))
+        yield from every(inside(item))

@@ -8,13 +8,15 @@ from typing import Final
 
 from psycopg import sql
 
-from walagent.ask.fanout.joins import constants, numbers, relations
+from walagent.ask.fanout.joins import constants, every, numbers, relations
 from walagent.ask.fanout.levels import Filter, LevelFacts
 from walagent.ask.fanout.rule import Item, read_rule
-from walagent.guard.parsing import on_path
+from walagent.guard.literals import split_literals
+from walagent.guard.parsing import rule_of, typed
 from walagent.guard.query import Connection, Guard
 from walagent.guard.statement import read_statement
 from walagent.postgres.connection import OWN_PATH
+from walagent.postgres.pgtypes import FIRST_OF_USERS
 from walagent.store.queries import query
 
 SECONDS: Final = 2  # for one look at the data
@@ -30,10 +32,6 @@ _OPERATORS: Final = {
     "is null": sql.SQL("is null"),
     "is not null": sql.SQL("is not null"),
 }
-_VIEW: Final = "walagent_joins"
-_RULE: Final = """
-select ev_action::text from pg_rewrite where ev_class = 'pg_temp.walagent_joins'::regclass
-"""
 
 Names = dict[int, tuple[str, str, dict[int, str]]]  # schema, name and columns of a relation
 
@@ -58,14 +56,27 @@ async def undone(conn: Connection, mode: str) -> AsyncGenerator[None]:
 
 
 async def read_stored(conn: Connection, text: str, path: str) -> Sequence[Item]:
-    """Let PostgreSQL make a rule of the statement on its search path, as the guard did."""
-    view = read_statement(text).wrapped(f"create temp view {_VIEW} as select")
-    async with on_path(conn, path):
-        await conn.execute(view.encode(), binary=True)  # by the extended protocol: one statement
-    row = await (await conn.execute(_RULE)).fetchone()
-    if row is None or len(row[0]) > _LONGEST:
-        return ()
-    return await asyncio.to_thread(read_rule, row[0])
+    """Let PostgreSQL make a rule of the statement on its search path, as the guard did.
+
+    A literal of a type of others is a text in it, for it is not converted.
+    """
+    template = split_literals(read_statement(text).text)
+    _, rule = await rule_of(conn, await typed(conn, template, path), path)
+    return await asyncio.to_thread(_read, rule) if len(rule) <= _LONGEST else ()
+
+
+def _read(rule: str) -> Sequence[Item]:
+    read = read_rule(rule)
+    for item in every(read):
+        arg = item.item("arg")
+        if (
+            item.kind == "COERCEVIAIO"
+            and arg is not None
+            and arg.kind == "CONST"
+            and item.number("resulttype") >= FIRST_OF_USERS
+        ):
+            item.kind, item.fields = arg.kind, arg.fields
+    return read
 
 
 async def read_facts(conn: Connection, rule: Sequence[Item]) -> tuple[LevelFacts, Names]:

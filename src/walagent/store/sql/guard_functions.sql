@@ -12,7 +12,7 @@ select p.oid::int8 as oid,
        p.prosqlbody::text as rule,
        p.prosrc as source,
        format('create function pg_temp.walagent_body(%%s) returns %%s language sql stable begin atomic ',
-              pg_get_function_arguments(p.oid), pg_get_function_result(p.oid)) as head,
+              pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid)) as head,
        coalesce(e.extname, '') as extension
   from pg_proc p
        join pg_namespace n on n.oid = p.pronamespace
