@@ -247,6 +247,7 @@ ELSEWHERE = {
     "append": "tests/integration/audit/test_audit.py",
     "kept": "tests/integration/threads/test_threads.py",
     "of_definers": "tests/attacks/test_functions.py",
+    "of_no_code": "tests/attacks/test_member_reads.py",
     "of_its_members": "tests/integration/sql/test_questions.py",
     "sought": "tests/integration/tenants/test_acting.py",
     "changer": "tests/integration/console/test_saved_filters.py",

@@ -27,6 +27,7 @@ from tests.helpers.people import person
 from walagent.app.console import make_api
 from walagent.config.sections import Http
 from walagent.config.sections import Identity as IdentitySettings
+from walagent.domain.tenant import Actor
 from walagent.errors import ConfigError
 from walagent.http.server import listen, serve_on
 from walagent.http.signed_tokens import MOST_BYTES, SignedTokenError, SignedTokens, find_identity
@@ -414,7 +415,7 @@ async def test_over_http_a_signed_token_is_a_bearer_token(
     url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}/v1/session"
     good, evil = provider.token(exp=time.time() + 3600), provider.token(tenant="umbra")
     forged = provider.token()[:-6] + "AAAAAA"
-    assert await check.of_token(good) == ("acme", "ann")
+    assert await check.of_token(good) == Actor("acme", "ann", ("read",))
     async with httpx.AsyncClient() as client:
         found = await client.get(url, headers={"authorization": f"Bearer {good}"})
         assert (found.json()["tenant"], found.json()["principal"]) == ("acme", "ann")

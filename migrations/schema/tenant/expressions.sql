@@ -26,7 +26,7 @@ begin
         end if;
         return;
     end if;
-    if agent_internal.in_code() then  -- its session can be that of who asks or tries
+    if agent_internal.in_code() then  -- its session can be that of a person who asks or tries
         named := true;
         return;
     end if;

@@ -171,6 +171,7 @@ create or replace function agent_internal.refuse_strangers()
     language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set quote_all_identifiers = off
 as $$
 declare
     _found record;
