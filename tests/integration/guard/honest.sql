@@ -195,5 +195,5 @@ select proname, provolatile, pg_get_function_arguments(oid) from pg_proc where p
 select array_to_string(array_agg(name order by id), ', '), encode(sha256('x'), 'hex'), quote_literal(min(name)) from customer
 select 'a'::char(10), 5::bit(16), 'x'::character varying(5), double precision '1.5', format('%-20s|%5s', 'a', 'b')
 select replace(replace(replace(replace(replace(name, ' ', ''), '-', ''), '(', ''), ')', ''), '+', ''), count(*) from customer where country <> 'Switzerland' group by replace(replace(replace(replace(replace(name, ' ', ''), '-', ''), '(', ''), ')', ''), '+', '')
-select pg_input_is_valid('x', 'integer'), repeat('x', '5'), state = 'open', name = 'open' from invoice join customer c on c.id = customer_id
+select repeat('x', '5'), state = 'open', name = 'open' from invoice join customer c on c.id = customer_id
 select n'a' = 'a', name is distinct from 'x', (name, 'y') is not distinct from ('x', name) from customer

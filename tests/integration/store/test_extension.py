@@ -1,6 +1,8 @@
 """`create extension pg_agent` on a real server: the same schema, and no objects of an extension."""
 
 import asyncio
+import fcntl
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -46,10 +48,13 @@ async def installed(databases: Sequence[AsyncConnection], tmp_path: Path) -> Asy
     folder = Path(await value(databases[0], query)) / "extension"
     typed = ["database", "extension", "install", str(folder)]
     run = partial(run_command, typed, folder=tmp_path, environment={}, patience=60)
-    (await asyncio.to_thread(run)).worked()
-    yield folder
-    for name in (f"{NAME}.control", f"{NAME}--{__version__}.sql"):
-        (folder / name).unlink()
+    # The folder is the server's, which another process of the tests can have, too.
+    with (Path(tempfile.gettempdir()) / "walagent-test-extension.lock").open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        (await asyncio.to_thread(run)).worked()
+        yield folder
+        for name in (f"{NAME}.control", f"{NAME}--{__version__}.sql"):
+            (folder / name).unlink()
 
 
 async def test_the_extension_creates_the_same_schema(
