@@ -58,7 +58,6 @@ begin
         _is_tool := true;
         _value := agent_internal.go_through(_through, _sql, _call -> 'arguments', null,
                                             concat_ws(', ', nullif(_call ->> 'path', ''), 'pg_temp'), false, true);
-        perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);  -- see agent_internal.go_through()
         _result := _value::jsonb;
         if (_call -> 'must_find')::boolean and _result is null then
             raise exception 'row does not exist or is not visible to role "%"; nothing was updated', _call ->> 'run_as'
