@@ -70,6 +70,7 @@ class _Requester:
         # Of a durable sink it is a gap, which must not be hidden.
         if due := {table for table in due if table not in needed or not needed[table].durable}:
             await self._withdraw(due)
+        self._busy = {table: at for table, at in self._busy.items() if table in needed}
         wanted = {
             table: each
             for table, each in needed.items()
