@@ -63,6 +63,7 @@ def make_sync(
             hint="Set the variable, or the systemd credential of that name.",
         )
     limits = EngineLimits(
+        chunk_bytes=settings.chunk,
         log_bytes=settings.max_log,
         of_principal=settings.max_shapes,
         total_bytes=settings.max_memory,

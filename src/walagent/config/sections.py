@@ -278,6 +278,8 @@ class Sync(Part):
     ones are refused."""
     cache: Literal["private", "public"] = "private"
     """Whether caches between server and browser may keep answers."""
+    chunk: Annotated[Bytes, Field(ge=1024)] = 10 << 20
+    """Bytes of an answer, about; what is larger goes on in the next one."""
     max_log: Bytes = 64 << 20
     """Changes kept for one shape; a client that is further behind fetches again."""
     max_memory: Bytes = 2 << 30

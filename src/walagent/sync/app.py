@@ -5,7 +5,6 @@ Source: the HTTP Shape protocol.
 
 import asyncio
 import hmac
-import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from walagent.sync.asgi import (
     send_more,
     until_disconnected,
 )
+from walagent.sync.caching import FIRST_ROWS, LIVE, PRIVATE, ROWS, cursor_after
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.definition import Definition
 from walagent.sync.engine import ShapeEngine
@@ -44,7 +44,7 @@ from walagent.sync.request import (
     Place,
     RequestError,
     ShapeRequest,
-    parse_definition,
+    parse_deletion,
     parse_place,
     parse_request,
 )
@@ -53,8 +53,6 @@ from walagent.sync.shape_log import INFINITE, Offset
 from walagent.sync.subset import read_subset
 from walagent.telemetry.log import log
 
-_EPOCH: Final = 1_728_432_000  # 2024-10-09, from which cursors count
-_PRIVATE: Final = (b"cache-control", b"private, no-cache")
 _VARY: Final = (b"vary", b"authorization, cookie")
 
 
@@ -147,7 +145,7 @@ class ShapeApp:
                 body = await read_body(receive)
                 await self._shape(parse_request(query, body), scope, receive, send)
             elif method == "DELETE":
-                await self._delete(parse_definition(query), send)
+                await self._delete(parse_deletion(query), send)
             else:
                 await answer(send, 405, b'{"message":"Method not allowed"}')
         except RequestError as error:
@@ -187,9 +185,11 @@ class ShapeApp:
         if name not in tables and ("*" not in tables or definition.schema in _OURS):
             raise ShapeRefusedError(403, f"Forbidden - table {name} is not served")
 
-    async def _delete(self, definition: Definition, send: Send) -> None:
-        self._check_table(definition)
-        shape = self._engine.find(definition)
+    async def _delete(self, what: Definition | str, send: Send) -> None:
+        """End a shape; its clients fetch again.  Who knows the secret knows all handles."""
+        if isinstance(what, Definition):
+            self._check_table(what)
+        shape = self._engine.find(what)
         if shape is not None:
             self._engine.drop(shape)
         await answer(send, 202, b"", NO_STORE)
@@ -202,7 +202,7 @@ class ShapeApp:
         if request.subset is not None:
             shape = await self._engine.get(definition)
             body = await read_subset(self._engine.rows.connection(), shape, request.subset)
-            headers = self._headers(shape, shape.end, [(b"electric-snapshot", b"true")])
+            headers = self._headers(shape, shape.end, PRIVATE, [(b"electric-snapshot", b"true")])
             await answer(send, 200, body, headers)
             return
         found = self._engine.find(definition)
@@ -258,7 +258,7 @@ class ShapeApp:
     async def _first(self, shape: LiveShape, start: str, client: "_Client") -> None:
         if start == "now":
             body = _array([up_to_date(self._engine.position)])
-            headers = self._headers(shape, shape.end, [_UP_TO_DATE])
+            headers = self._headers(shape, shape.end, PRIVATE, [_UP_TO_DATE])
             await answer(client.send, 200, body, headers)
             return
         await self._chunk(shape, 0, client)
@@ -266,7 +266,8 @@ class ShapeApp:
     async def _chunk(self, shape: LiveShape, number: int, client: "_Client") -> None:
         at = Offset(0, number)
         etag = f'"{shape.handle}:{-1 if number == 0 else f"0_{number - 1}"}:{at}"'
-        headers = self._headers(shape, at, [(b"etag", etag.encode())])
+        cache = ROWS if number else FIRST_ROWS
+        headers = self._headers(shape, at, cache, [(b"etag", etag.encode())])
         if has_etag(client.scope, etag):
             await answer(client.send, 304, b"", headers)
         else:
@@ -303,13 +304,13 @@ class ShapeApp:
             messages = [*messages, up_to_date(self._engine.position)]
             more.append(_UP_TO_DATE)
         if client.place.live:
-            more.append((b"electric-cursor", _cursor(client.place.cursor).encode()))
+            more.append((b"electric-cursor", cursor_after(client.place.cursor).encode()))
         etag = f'"{shape.handle}:{start}:{end}"'
         if len(messages) == 1 and client.place.live:
             etag = f'{etag[:-1]}:{time.time_ns()}"'
         more.append((b"etag", etag.encode()))
-        headers = self._headers(shape, end, more)
-        if not client.place.live and has_etag(client.scope, etag) and not is_end:
+        headers = self._headers(shape, end, LIVE if client.place.live else ROWS, more)
+        if not client.place.live and has_etag(client.scope, etag):
             await answer(client.send, 304, b"", headers)
             return
         await answer(client.send, 200, _array(messages), headers)
@@ -332,8 +333,9 @@ class ShapeApp:
         headers = self._headers(
             shape,
             start,
+            LIVE,
             [
-                (b"electric-cursor", _cursor("").encode()),
+                (b"electric-cursor", cursor_after(client.place.cursor).encode()),
                 (b"x-accel-buffering", b"no"),
                 (b"connection", b"keep-alive"),
                 *CORS,
@@ -352,7 +354,7 @@ class ShapeApp:
     async def _events(
         self, shape: LiveShape, at: Offset, client: "_Client", gone: "asyncio.Task[None]"
     ) -> None:
-        loop, first, send = asyncio.get_running_loop(), True, client.send
+        loop, send = asyncio.get_running_loop(), client.send
         until = loop.time() + self._settings.stream
         due = loop.time() + self._settings.keep_alive
         with shape.following(at, direct_of(client.scope)) as follower:
@@ -367,8 +369,7 @@ class ShapeApp:
                         due = now + self._settings.keep_alive
                         alarm = loop.call_at(min(due, until), news.set)
                         await send_more(send, b": keep-alive\n\n")
-                    while first or shape.log.has_after(follower.at):
-                        first = False
+                    while shape.log.has_after(follower.at):
                         body, follower.at = shape.event_after(follower.at, self._engine.position)
                         await send_more(send, body)
                     follower.is_waiting = True
@@ -381,18 +382,18 @@ class ShapeApp:
         self,
         shape: LiveShape,
         offset: Offset,
+        cache: bytes,
         more: Iterable[tuple[bytes, bytes]] = (),
         kind: bytes = b"application/json",
     ) -> Headers:
         # Rows of a principal are for no cache, whatever the file says.
         is_public = self._settings.public and not isinstance(shape, QueryShape)
-        cache = (b"cache-control", b"public, max-age=5") if is_public else _PRIVATE
         return [
             (b"content-type", kind),
             (b"electric-handle", shape.handle.encode()),
             (b"electric-offset", str(offset).encode()),
             (b"electric-schema", shape.schema.encode("ascii", "backslashreplace")),
-            cache,
+            (b"cache-control", cache if is_public else PRIVATE),
             _VARY,
             *more,
         ]
@@ -406,11 +407,3 @@ _UP_TO_DATE: Final = (b"electric-up-to-date", b"")
 
 def _array(messages: Sequence[bytes]) -> bytes:
     return b"[" + b",".join(messages) + b"]"
-
-
-def _cursor(sent: str) -> str:
-    """Return a number that is greater than the one sent, so that no cache answers twice."""
-    now = int(time.time()) - _EPOCH
-    now += -now % 20
-    before = int(sent) if sent.isascii() and sent.isdigit() and len(sent) < 20 else 0  # noqa: PLR2004 - digits
-    return str(now if now > before else before + random.randint(1, 3600))  # noqa: S311 - no secret

@@ -143,9 +143,9 @@ class ShapeEngine:
         table = f"{definition.schema}.{definition.table}"
         raise ShapeRefusedError(503, f"{table} changes faster than its rows are read; try again")
 
-    def find(self, definition: Definition) -> Shape | None:
-        """Return the shape of a definition, if there is one."""
-        shape = self._shapes.find(definition)
+    def find(self, what: Definition | str) -> Shape | None:
+        """Return the shape of a definition, or with a handle, if there is one."""
+        shape = self._shapes.find(what)
         if shape is not None:
             shape.used_at = time.monotonic()
         return shape
@@ -195,7 +195,7 @@ class ShapeEngine:
         table = self._shapes.known(table)
         where = definition.where
         predicate = None if where is None else compile_where(where, table)
-        shape = Shape(definition, table, predicate, self._limits.log_bytes)
+        shape = Shape(definition, table, predicate, self._limits)
         self._shapes.add(shape)
         self._starting[shape] = self._recent.of(table.relation)
         task = asyncio.create_task(self._start(shape), name=f"snapshot of {table.name}")

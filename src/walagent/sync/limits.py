@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from walagent.sync.shape_log import CHUNK_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
@@ -11,6 +13,7 @@ class EngineLimits:
         shapes: how many of open tables there are at once, and how many named ones.
         of_principal: how many named ones a principal has at once.
         total_bytes: of the snapshots and logs of all, about.
+        chunk_bytes: of one answer, about.
         log_bytes: of one shape's log; beyond, it ends and clients fetch again.
         transaction_bytes: of one transaction that is held until its commit.
         idle: seconds after which a shape without requests ends.
@@ -18,6 +21,7 @@ class EngineLimits:
 
     shapes: int = 10_000
     of_principal: int = 500
+    chunk_bytes: int = CHUNK_BYTES
     log_bytes: int = 64 << 20
     transaction_bytes: int = 64 << 20
     ring_bytes: int = 16 << 20

@@ -15,8 +15,7 @@ from psycopg import AsyncConnection
 
 from walagent.sync.messages import row_message
 from walagent.sync.shape import Shape
-from walagent.sync.shape_log import CHUNK_BYTES
-from walagent.sync.snapshot import cells_of, copy_lines, select
+from walagent.sync.snapshot import PORTION, cells_of, copy_lines, select
 from walagent.sync.table import ShapeTable
 
 _CONTROLS: Final = bytes({*range(0x20)} - {*b"\t\n"})  # JSON escapes them otherwise than COPY
@@ -117,12 +116,13 @@ async def write_snapshot(
     names = list(dict.fromkeys([*shape.columns, *shape.table.key]))
     writer = SnapshotLines(shape.table, shape.columns, names, shape.members)
     chunk, size, total = list[bytes](), 0, 0
-    async for lines in copy_lines(conn, select(shape.table, names, shape.definition.where)):
+    rows = select(shape.table, names, shape.definition.where)
+    async for lines in copy_lines(conn, rows, min(PORTION, shape.chunk // 8)):
         messages = writer.messages(lines)
         if not shape.definition.changes_only:
             chunk.append(messages)
             size += len(messages)
-        if size >= CHUNK_BYTES:
+        if size >= shape.chunk:
             shape.snapshot.append(b",".join(chunk))
             shape.wake()
             total += size

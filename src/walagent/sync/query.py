@@ -20,6 +20,7 @@ from walagent.guard.literals import split_literals
 from walagent.message import Json
 from walagent.replication.sinks import Table
 from walagent.store.queries import query
+from walagent.sync.limits import EngineLimits
 from walagent.sync.messages import row_message, snapshot_end
 from walagent.sync.shape import LiveShape
 from walagent.sync.snapshot import Visible, copy_rows, read_snapshot, reading
@@ -74,8 +75,8 @@ class Found:
 class QueryShape(LiveShape):
     """The rows of a query, as one principal sees them."""
 
-    def __init__(self, definition: QueryDefinition, found: Found, limit: int) -> None:
-        super().__init__(query_schema(found.types, definition.query.key), limit)
+    def __init__(self, definition: QueryDefinition, found: Found, limits: EngineLimits) -> None:
+        super().__init__(query_schema(found.types, definition.query.key), limits)
         self.definition = definition
         self.snapshot = [
             b",".join(

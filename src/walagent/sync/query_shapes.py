@@ -193,7 +193,7 @@ class QueryShapes:
             return shape
         if epoch != self._epoch:
             raise ShapeRefusedError(503, "changes were not read for a time; try again")
-        shape = QueryShape(definition, found, self._limits.log_bytes)
+        shape = QueryShape(definition, found, self._limits)
         self._shapes[definition] = shape
         self._of_principal[_principal(definition)] += 1
         for table in tables:

@@ -18,6 +18,7 @@ from walagent.sync.where import parse_where
 
 _NUMBER: Final = re.compile(r"([0-9]{1,7})")
 _PARAM: Final = re.compile(r"params\[([0-9]{1,4})\]")
+_SUBSET: Final = "subset__"
 _MOST: Final = 1_000_000
 
 # What a named shape understands beside its own parameters.
@@ -73,6 +74,15 @@ def parse_request(query: Mapping[str, str], body: bytes = b"") -> ShapeRequest:
     subset = _subset(query, body)
     definition = parse_definition(query)
     return ShapeRequest(definition, parse_place(query, is_subset=subset is not None), subset)
+
+
+def parse_deletion(query: Mapping[str, str]) -> Definition | str:
+    """Parse what a request ends: the shape with a handle, or the one of a definition.
+
+    Raises:
+        RequestError: a parameter is missing or invalid.
+    """
+    return query.get("handle") or parse_definition(query)
 
 
 def parse_place(query: Mapping[str, str], *, is_subset: bool = False) -> Place:
@@ -169,7 +179,7 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
     return tuple(sorted(set(names)))
 
 
-def _params(query: Mapping[str, str]) -> dict[int, str]:
+def _params(query: Mapping[str, str], error: str = "params") -> dict[int, str]:
     found = {
         int(match[1]): value
         for name, value in query.items()
@@ -177,7 +187,7 @@ def _params(query: Mapping[str, str]) -> dict[int, str]:
     }
     given = sum(name.startswith("params[") for name in query)
     if given != len(found) or sorted(found) != list(range(1, len(found) + 1)):
-        raise RequestError("params", "must be numbered from 1 without gaps")
+        raise RequestError(error, "parameters must be numbered from 1 without gaps")
     return found
 
 
@@ -187,20 +197,19 @@ def _where(name: str, text: str | None, params: Mapping[int, str]) -> Node | Non
     try:
         return parse_where(text, params)
     except WhereError as error:
-        raise RequestError(name, f"At location {error.position + 13}: {error}") from error
+        raise RequestError(name, f"At location {error.position + 14}: {error}") from error
 
 
 def _subset(query: Mapping[str, str], body: bytes) -> Subset | None:
-    given: dict[str, object] = {
-        name.removeprefix("subset__"): value
+    asked = {
+        name.removeprefix(_SUBSET): value
         for name, value in query.items()
-        if name.startswith("subset__")
+        if name.startswith(_SUBSET)
     }
-    if body:
-        given |= _body(body)
+    given = {**asked, **_body(body)} if body else dict[str, object](asked)
     if not given:
         return None
-    values = _values(given.get("params"))
+    values = {**_params(asked, "subset"), **_values(given.get("params"))}
     where, order = given.get("where"), given.get("order_by")
     limit, offset = _count(given, "limit"), _count(given, "offset")
     if (limit is not None or offset is not None) and not order:

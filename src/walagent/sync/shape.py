@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Self
 from walagent.domain.change import UNCHANGED, Change, Op
 from walagent.message import Json
 from walagent.sync.definition import Definition
+from walagent.sync.limits import EngineLimits
 from walagent.sync.messages import row_message, up_to_date
 from walagent.sync.predicate import Predicate, needed_values
 from walagent.sync.shape_log import INFINITE, Offset, ShapeLog
@@ -46,19 +47,23 @@ class Follower:
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+def _by_twos(number: int) -> int:
+    return 2 * number
+
+
 class LiveShape:
     """What every shape has: a snapshot, a log, and clients that wait.
 
     Args:
         schema: the header electric-schema.
-        limit: bytes of its log.
+        limits: of its log and its chunks.
     """
 
-    def __init__(self, schema: str, limit: int) -> None:
+    def __init__(self, schema: str, limits: EngineLimits) -> None:
         self.schema = schema
         self.handle = f"{secrets.randbits(64)}-{time.time_ns() // 1000}"
         self.snapshot: list[bytes] = []  # chunks: messages, joined by commas
-        self.log = ShapeLog(limit)
+        self.log = ShapeLog(limits.log_bytes, limits.chunk_bytes)
         self.ended = False
         self.error: Exception | None = None  # why there is no snapshot
         self.used_at = time.monotonic()
@@ -158,15 +163,16 @@ class LiveShape:
             self.ready.set_result(None)
         self.wake()
 
-    def extend(self, lsn: int, messages: list[bytes], last: int | None = None) -> bool:
+    def extend(
+        self, lsn: int, messages: Sequence[bytes], op_of: Callable[[int], int] = _by_twos
+    ) -> bool:
         """Append messages of one transaction; return whether they fitted.
 
         Args:
-            last: the position of the last one; None: they are numbered by twos.
+            op_of: the position of a message, by its number; it is even.
         """
         # Odd: no position in a transaction equals `<end of the one before>_0`, where SSE resumes.
-        end = 2 * len(messages) - 1 if last is None else last + 1
-        fits = self.log.append(lsn, messages, end)
+        fits = self.log.append(lsn, messages, op_of(len(messages) - 1) + 1, op_of)
         if fits:
             self.wake()
         return fits
@@ -177,7 +183,7 @@ class Shape(LiveShape):
 
     Args:
         predicate: whether a row belongs to it; None: every row does, or PostgreSQL says which.
-        limit: bytes of its log.
+        limits: of its log and its chunks.
     """
 
     def __init__(
@@ -185,13 +191,14 @@ class Shape(LiveShape):
         definition: Definition,
         table: ShapeTable,
         predicate: Predicate | None,
-        limit: int,
+        limits: EngineLimits,
     ) -> None:
         self.definition = definition
         self.table = table
         self.mark = ""  # of the table as its rows were read; see table_watch
         self.columns = definition.columns or tuple(column.name for column in table.columns)
-        super().__init__(schema_header(table, self.columns), limit)
+        super().__init__(schema_header(table, self.columns), limits)
+        self.chunk = limits.chunk_bytes
         self.predicate = predicate
         # Without the old row, only this shows whether a row was in the shape before its update.
         self.members: set[str] | None = None if definition.where is None else set()
@@ -214,7 +221,7 @@ class Shape(LiveShape):
         messages = [change.message(self._relation, lsn, txids) for change in changes[:-1]]
         last = changes[-1]
         messages.append(last.message(self._relation, lsn, txids, is_last=True))
-        return self.extend(lsn, messages, last.position)
+        return self.extend(lsn, messages, lambda number: changes[number].position)
 
     def changes_of(
         self, row: "RowChange", *, matches: bool | None = None

@@ -24,9 +24,11 @@ class ShapeIndex:
         """Iterate over the shapes; some can be removed meanwhile."""
         return iter(list(self._shapes.values()))
 
-    def find(self, definition: Definition) -> Shape | None:
-        """Return the shape of a definition, if there is one."""
-        return self._shapes.get(definition)
+    def find(self, what: Definition | str) -> Shape | None:
+        """Return the shape of a definition, or with a handle, if there is one."""
+        if isinstance(what, str):
+            return next((shape for shape in self._shapes.values() if shape.handle == what), None)
+        return self._shapes.get(what)
 
     def has(self, name: Table) -> bool:
         """Whether a table has shapes."""

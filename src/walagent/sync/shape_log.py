@@ -1,11 +1,12 @@
 """The log of one shape: a snapshot in chunks, then the changes of each transaction.
 
 Offsets are `<lsn>_<op>`: `0_<n>` within the snapshot, then the commit LSN of a transaction and the
-position in it.  An answer ends with a transaction or a chunk, never within one.
+position in it.  An answer ends with a chunk: a transaction is one, or several if it is larger.
 """
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -36,7 +37,7 @@ def parse_offset(text: str) -> Offset | None:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The messages of one transaction."""
+    """Messages of one transaction: all of them, or a part of a large one."""
 
     end: Offset
     messages: tuple[bytes, ...]
@@ -48,35 +49,55 @@ class ShapeLog:
 
     Args:
         limit: bytes; what does not fit ends the shape.
+        chunk: bytes of an answer, about.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, chunk: int = CHUNK_BYTES) -> None:
         self._limit = limit
+        self._chunk = chunk
         self._batches: list[Batch] = []
         self._ends: list[Offset] = []
         self.size = 0
         self.last: Offset | None = None
 
-    def append(self, lsn: int, messages: list[bytes], last_op: int) -> bool:
-        """Append the messages of one transaction; return whether they fit."""
+    def append(
+        self, lsn: int, messages: Sequence[bytes], last_op: int, op_of: Callable[[int], int]
+    ) -> bool:
+        """Append the messages of one transaction; return whether they fit.
+
+        Args:
+            last_op: where the offset after the last one is.
+            op_of: the position of a message, by its number.
+        """
         size = sum(map(len, messages))
         if self.size + size > self._limit:
             return False
-        self.last = Offset(lsn, last_op)
-        self._batches.append(Batch(self.last, tuple(messages), size))
-        self._ends.append(self.last)
         self.size += size
+        start = part = 0
+        if size > self._chunk:
+            for number, message in enumerate(messages[:-1]):
+                part += len(message)
+                if part >= self._chunk:
+                    end = Offset(lsn, op_of(number) + 1)
+                    self._add(Batch(end, tuple(messages[start : number + 1]), part))
+                    start, size, part = number + 1, size - part, 0
+        self._add(Batch(Offset(lsn, last_op), tuple(messages[start:]), size))
         return True
+
+    def _add(self, batch: Batch) -> None:
+        self.last = batch.end
+        self._batches.append(batch)
+        self._ends.append(batch.end)
 
     def has_after(self, offset: Offset) -> bool:
         """Return whether there are messages after *offset*."""
         return self.last is not None and self.last > offset
 
-    def after(self, offset: Offset, limit: int = CHUNK_BYTES) -> tuple[list[bytes], Offset, bool]:
+    def after(self, offset: Offset) -> tuple[list[bytes], Offset, bool]:
         """Return messages after *offset*, the offset they end at, and whether that is the end."""
         found: list[bytes] = []
         size, index, end = 0, bisect_right(self._ends, offset), offset
-        while index < len(self._batches) and size < limit:
+        while index < len(self._batches) and size < self._chunk:
             batch = self._batches[index]
             found.extend(batch.messages)
             size += batch.size

@@ -24,7 +24,7 @@ from walagent.sync.table import ShapeTable
 _ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPED: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _HALF: Final = 1 << 31
-_PORTION: Final = 1 << 18  # bytes
+PORTION: Final = 1 << 18  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +119,27 @@ async def copy_rows(
         yield [cells_of(line) for line in lines.split(b"\n")]
 
 
-async def copy_lines(conn: AsyncConnection[Any], query: str) -> AsyncGenerator[bytes]:
-    """Yield the rows of a query in portions of lines, as COPY writes them."""
+async def copy_lines(
+    conn: AsyncConnection[Any], query: str, portion: int = PORTION
+) -> AsyncGenerator[bytes]:
+    """Yield the rows of a query in portions of lines, as COPY writes them.
+
+    Args:
+        portion: bytes, about.
+    """
     async with conn.cursor() as cursor, cursor.copy(f"copy ({query}) to stdout".encode()):
         is_end = False
         while not is_end:
             # Copy.read() takes longer for a line than all that is done with it.
-            lines, is_end = await conn.wait(_portion(conn.pgconn))
+            lines, is_end = await conn.wait(_portion(conn.pgconn, portion))
             if lines:
                 yield b"".join(lines).removesuffix(b"\n")
 
 
-def _portion(pgconn: PGconn) -> PQGen[tuple[list[bytes], bool]]:
+def _portion(pgconn: PGconn, most: int) -> PQGen[tuple[list[bytes], bool]]:
     """Read some lines; return them, and whether they are the last ones."""
     lines, size = list[bytes](), 0
-    while size < _PORTION:
+    while size < most:
         line = yield from copy_from(pgconn)
         if not isinstance(line, memoryview):
             return lines, True

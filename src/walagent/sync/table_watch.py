@@ -1,12 +1,13 @@
 """Notice what changes in a table beside its rows: the stream does not say it."""
 
+import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
 
-from walagent.base.concurrency import Periodic
 from walagent.errors import WalagentError
 from walagent.replication.sinks import Table
 from walagent.store.queries import query
@@ -17,7 +18,8 @@ from walagent.sync.query_shapes import QueryShapes
 from walagent.sync.shape import Shape
 from walagent.sync.shape_index import ShapeIndex
 
-_LOOK: Final = 2.0  # seconds
+_LOOK: Final = 2.0  # seconds between two looks
+_SHARE: Final = 20  # looks take one part in so many of the time, however many tables there are
 
 Marks = Mapping[Table, str]
 
@@ -48,12 +50,14 @@ class TableWatch:
         self._read: dict[Table, str] = {}  # marks of tables that queries read
 
     async def run(self) -> None:
-        """Look every other second; does not end."""
-        async for _ in Periodic(_LOOK):
+        """Look every other second, or less often if a look takes long; does not end."""
+        while True:
+            started = time.monotonic()
             used = self._queries.tables | {s.table.relation for s in self._shapes}
             self._publishing.withdraw_unused(used)
             with suppress(WalagentError, Error, ShapeRefusedError):  # later, then
                 await self.look()
+            await asyncio.sleep(max(_LOOK, _SHARE * (time.monotonic() - started)))
 
     async def look(self) -> None:
         """Compare the tables with what they were when they were read."""

@@ -11,8 +11,9 @@ from tests.helpers.shapes import Follower, serving
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
 from walagent.sync.definition import Definition
+from walagent.sync.limits import EngineLimits
 
-CHUNK = 100_000
+LIMITS = EngineLimits(chunk_bytes=100_000)
 COUNT = 100_000
 TABLE = f"""
 create table item (id bigint primary key, title text);
@@ -26,9 +27,8 @@ select pg_terminate_backend(pid) from pg_stat_activity
 
 
 @pytest.fixture
-async def prepared(conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table of 20 MB, whose chunks are small."""
-    monkeypatch.setattr("walagent.sync.lines.CHUNK_BYTES", CHUNK)
+async def prepared(conn: AsyncConnection, dsn: str) -> None:
+    """A table of 20 MB."""
     await run_all(conn, TABLE)
     await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
 
@@ -42,7 +42,7 @@ async def present(conn: AsyncConnection) -> dict[str, dict[str, str]]:
 @pytest.mark.usefixtures("prepared")
 async def test_the_first_rows_do_not_wait_for_the_last(conn: AsyncConnection, dsn: str) -> None:
     """What changes meanwhile follows after them."""
-    async with serving(conn, dsn) as served:
+    async with serving(conn, dsn, limits=LIMITS) as served:
         client = Follower(served, table="item")
         await client.step()
         shape = served.engine.find(DEFINITION)
@@ -63,7 +63,7 @@ async def test_rows_that_cannot_be_read_to_the_end_are_fetched_again(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """The client has a part of them, and starts again."""
-    async with serving(conn, dsn) as served:
+    async with serving(conn, dsn, limits=LIMITS) as served:
         client = Follower(served, table="item")
         await client.step()
         shape = served.engine.find(DEFINITION)

@@ -23,9 +23,7 @@ from tests.helpers.database import run_all
 from tests.helpers.shapes import SECRET, Follower, Served, serving
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
-from walagent.sync import lines
 from walagent.sync.limits import EngineLimits
-from walagent.sync.shape_log import ShapeLog
 
 TABLE = "create table item (id integer primary key, number integer, text text)"
 WRITE = """
@@ -169,9 +167,7 @@ async def follow(client: Checked, chance: random.Random, deleting: Served) -> No
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-async def test_every_client_ends_as_the_table(
-    conn: AsyncConnection, dsn: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_every_client_ends_as_the_table(conn: AsyncConnection, dsn: str, seed: int) -> None:
     """By each way to follow, of all rows and of those that a condition selects."""
     chance = random.Random(seed)
     await run_all(conn, TABLE)
@@ -189,9 +185,9 @@ async def test_every_client_ends_as_the_table(
     writer: asyncio.Task[None] | None = None
     for number in range(ROUNDS):
         size = chance.choice((200, 5_000, 100_000))
-        monkeypatch.setattr(lines, "CHUNK_BYTES", size)
-        monkeypatch.setattr(ShapeLog.after, "__defaults__", (size,))
-        limits = EngineLimits(log_bytes=chance.choice((20_000, 200_000, 64 << 20)))
+        limits = EngineLimits(
+            chunk_bytes=size, log_bytes=chance.choice((20_000, 200_000, 64 << 20))
+        )
         async with serving(conn, dsn, limits=limits) as served, multiplexed(served) as socket:
             if not clients:
                 clients = [way(served, **query) for way in ways for query in (whole, part)]

@@ -102,7 +102,7 @@ async def test_answers_say_who_may_keep_and_read_them(served: Served) -> None:
         assert "electric-handle" in answer.headers["access-control-expose-headers"]
         assert "access-control-allow-credentials" not in answer.headers
         assert answer.headers["x-content-type-options"] == "nosniff"
-    assert whole.headers["cache-control"] == "public, max-age=5"
+    assert whole.headers["cache-control"].startswith("public, max-age=")
     assert own.headers["cache-control"] == "private, no-cache"
     assert own.headers["vary"] == "authorization, cookie"
     assert lost.headers["cache-control"] == wrong.headers["cache-control"] == "no-store"

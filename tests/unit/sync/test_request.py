@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from walagent.postgres.quoting import quote_name
 from walagent.sync.definition import Definition
 from walagent.sync.expression import Binary, Column, Literal
-from walagent.sync.request import Place, RequestError, Subset, parse_place, parse_request
+from walagent.sync.request import (
+    Place,
+    RequestError,
+    Subset,
+    parse_deletion,
+    parse_place,
+    parse_request,
+)
 from walagent.sync.shape_log import INFINITE, Offset
 
 FIRST = {"table": "item", "offset": "-1"}
@@ -115,6 +122,7 @@ def test_where_a_client_goes_on(query: dict[str, str], place: Place) -> None:
         ({"subset__where": "a = $1"}, "subset"),
         ({"subset__params": "[1]"}, "subset"),
         ({"subset__params": "{"}, "subset"),
+        ({"subset__where": "a = $2", "subset__params[2]": "x"}, "subset"),
     ],
 )
 def test_what_is_invalid_is_named(query: dict[str, str], name: str) -> None:
@@ -132,10 +140,12 @@ def test_a_parameter_of_a_condition_is_a_value(value: str) -> None:
     assert parse_request(FIRST | {"where": "a = $1", "params[1]": value}).definition.where == wanted
     params = {"1": value}
     asked = {"subset__where": "a = $1", "subset__params": json.dumps(params)}
+    named = {"subset__where": "a = $1", "subset__params[1]": value}
     body = json.dumps({"where": "a = $1", "params": params}).encode()
     inner = json.dumps({"subset": {"where": "a = $1", "params": params}}).encode()
     for found in (
         parse_request(FIRST | asked),
+        parse_request(FIRST | named),
         parse_request(FIRST, body),
         parse_request(FIRST, inner),
     ):
@@ -157,3 +167,26 @@ def test_an_order_is_of_columns(text: str, order: tuple[tuple[str, str], ...]) -
     """With a direction and a place for NULL."""
     found = parse_request(FIRST | {"subset__order_by": text, "subset__limit": "10"}).subset
     assert found == Subset(None, order, 10, None)
+
+
+@pytest.mark.parametrize("where", ["1 x 1", "x x"])
+def test_an_error_is_where_it_is_in_a_whole_statement(where: str) -> None:
+    """The protocol counts from the start of SELECT 1 WHERE …."""
+    with pytest.raises(RequestError) as refused:
+        parse_request(FIRST | {"where": where})
+    assert refused.value.errors == {"where": ['At location 17: syntax error at or near "x"']}
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ({"handle": "1-2"}, "1-2"),
+        ({"handle": "1-2", "table": "item"}, "1-2"),
+        ({"table": "item"}, Definition("public", "item")),
+    ],
+)
+def test_a_shape_is_ended_by_its_handle_or_by_what_it_is(
+    query: dict[str, str], what: Definition | str
+) -> None:
+    """The handle is one shape; a definition is the one that there is now."""
+    assert parse_deletion(query) == what

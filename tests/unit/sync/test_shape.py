@@ -14,12 +14,12 @@ from tests.unit.sync.build import ITEM, Row, item_table
 from walagent.domain.change import UNCHANGED, Change, Column, Op, Relation, Value
 from walagent.postgres.lsn import Lsn
 from walagent.sync.definition import Definition
+from walagent.sync.limits import EngineLimits
 from walagent.sync.predicate import compile_where
 from walagent.sync.shape import RowChange, Shape, lacks_values
 from walagent.sync.shape_log import Offset
 from walagent.sync.where import parse_where
 
-LIMIT = 1 << 20
 Texts = Mapping[str, str | None]
 
 
@@ -124,7 +124,7 @@ async def follow(setting: Setting, steps: Sequence[tuple[str, int, int, Row]]) -
     definition = Definition("public", "item", where, setting.columns, replica)
     predicate = None if where is None else compile_where(where, table)
     assert (predicate is None) == (where is None)
-    shape, client = Shape(definition, table, predicate, LIMIT), Client(setting)
+    shape, client = Shape(definition, table, predicate, EngineLimits()), Client(setting)
     rows: dict[Value, Row] = {}
     at = shape.end
     for lsn, (old, new) in enumerate(steps_of(steps), start=10):
@@ -172,7 +172,7 @@ async def test_an_update_names_the_row_by_its_key(identity: str) -> None:
     old: Row = {"id": 1, "number": 1, "text": "a", "flag": None}
     new: Row = {**old, "number": 2}
     row = RowChange.of(table, change_of(relation(identity), old, new), table.texts(new))
-    (found,) = Shape(Definition("public", "item"), table, None, LIMIT).changes_of(row)
+    (found,) = Shape(Definition("public", "item"), table, None, EngineLimits()).changes_of(row)
     whole = {"id": "1", "number": "2", "text": "a", "flag": None}
     assert found.value == (whole if identity == "d" else {"id": "1", "number": "2"})
 
@@ -181,7 +181,7 @@ async def test_an_update_that_changes_nothing_is_no_message() -> None:
     """If the whole old row is known."""
     table, row = item_table("f"), {"id": 1, "number": 1, "text": "a", "flag": None}
     same = RowChange.of(table, change_of(relation("f"), row, row), table.texts(row))
-    assert Shape(Definition("public", "item"), table, None, LIMIT).changes_of(same) == []
+    assert Shape(Definition("public", "item"), table, None, EngineLimits()).changes_of(same) == []
 
 
 @pytest.mark.parametrize(("text", "lacks"), [("a", False), (None, False), (UNCHANGED, True)])
@@ -194,7 +194,7 @@ def test_a_value_that_was_not_sent_is_noticed(text: Value, lacks: bool) -> None:
 async def test_a_log_that_is_full_takes_no_more() -> None:
     """What does not fit is not there in part either."""
     table = item_table("d")
-    shape = Shape(Definition("public", "item"), table, None, 300)
+    shape = Shape(Definition("public", "item"), table, None, EngineLimits(log_bytes=300))
     for n, fits in ((1, True), (2, False)):
         new: Row = {"id": n, "number": 1, "text": "x" * 60, "flag": None}
         row = RowChange.of(table, change_of(relation("d"), None, new), table.texts(new))
@@ -212,7 +212,7 @@ async def test_a_message_is_written_once_for_all_shapes_that_have_it() -> None:
         Definition("public", "item", None, ("id",)),
     ]
     shapes = [
-        Shape(d, table, compile_where(d.where, table) if d.where else None, LIMIT)
+        Shape(d, table, compile_where(d.where, table) if d.where else None, EngineLimits())
         for d in definitions
     ]
     rows = [

@@ -14,41 +14,65 @@ OFFSETS = st.builds(
 SIZES = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), max_size=8)
 
 
-def logged(sizes: list[list[int]]) -> tuple[ShapeLog, list[tuple[Offset, bytes]]]:
-    """A log with messages of these sizes by transaction, and each with the end of its own."""
-    log, every = ShapeLog(1 << 20), list[tuple[Offset, bytes]]()
+def by_twos(number: int) -> int:
+    """The position of a message in its transaction."""
+    return 2 * number
+
+
+def logged(sizes: list[list[int]], chunk: int) -> tuple[ShapeLog, list[tuple[Offset, bytes]]]:
+    """A log with messages of these sizes by transaction, and each with the place after it."""
+    log, every = ShapeLog(1 << 20, chunk), list[tuple[Offset, bytes]]()
     for n, each in enumerate(sizes, start=1):
         messages = [bytes([65 + n]) * size for size in each]
-        assert log.append(10 * n, messages, 2 * len(messages) - 1)
-        every += [(Offset(10 * n, 2 * len(messages) - 1), message) for message in messages]
+        assert log.append(10 * n, messages, 2 * len(messages) - 1, by_twos)
+        every += [(Offset(10 * n, 2 * at + 1), message) for at, message in enumerate(messages)]
     return log, every
 
 
 @given(SIZES, st.integers(0, 90), st.integers(1, 30))
 def test_all_that_is_after_an_offset_is_read_in_order(
-    sizes: list[list[int]], lsn: int, limit: int
+    sizes: list[list[int]], lsn: int, chunk: int
 ) -> None:
-    """Each answer ends with a transaction; together they are all that is missing."""
-    log, every = logged(sizes)
+    """No answer is larger than a chunk and the part that fills it; together they are all."""
+    log, every = logged(sizes, chunk)
     at, found, is_end = Offset(lsn, 0), list[bytes](), False
     wanted = [message for end, message in every if end > at]
     assert log.has_after(at) == bool(wanted)
     while not is_end:
-        some, end, is_end = log.after(at, limit)
+        some, end, is_end = log.after(at)
         assert some == [message for its, message in every if at < its <= end]
         assert some or is_end
+        assert sum(map(len, some)) < 2 * chunk + max(map(len, some), default=0)
         at, found = end, found + some
     assert found == wanted
     assert not log.has_after(at)
 
 
+@given(SIZES, st.integers(1, 30), st.data())
+def test_a_client_goes_on_within_a_transaction(
+    sizes: list[list[int]], chunk: int, data: st.DataObject
+) -> None:
+    """From each offset that an answer can end with."""
+    log, every = logged(sizes, chunk)
+    at, ends, is_end = Offset(0, 0), [Offset(0, 0)], False
+    while not is_end:
+        _, at, is_end = log.after(at)
+        ends.append(at)
+    start = data.draw(st.sampled_from(ends))
+    at, found, is_end = start, list[bytes](), False
+    while not is_end:
+        some, at, is_end = log.after(at)
+        found += some
+    assert found == [message for end, message in every if end > start]
+
+
 def test_what_does_not_fit_is_left_out_whole() -> None:
     """What is there can still be read."""
     log = ShapeLog(10)
-    assert log.append(1, [b"12345"], 1)
-    assert not log.append(2, [b"1", b"23456"], 3)
+    assert log.append(1, [b"12345"], 1, by_twos)
+    assert not log.append(2, [b"1", b"23456"], 3, by_twos)
     assert (log.size, log.last) == (5, Offset(1, 1))
-    assert log.append(3, [b"12345"], 1)
+    assert log.append(3, [b"12345"], 1, by_twos)
     assert log.after(Offset(0, 0)) == ([b"12345", b"12345"], Offset(3, 1), True)
 
 
