@@ -29,7 +29,7 @@ const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
   component: SignIn,
-  validateSearch: texts("to"),
+  validateSearch: texts("to", "ended"),
 });
 
 const signedIn = createRoute({

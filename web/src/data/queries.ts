@@ -2,6 +2,7 @@
 import { useCallback, useEffect, useEffectEvent, useState } from "react";
 
 import { noteClock } from "./clock";
+import { poll } from "./poll";
 import { type Refused, refused, request } from "./request";
 
 export type Params = Readonly<Record<string, string | number | null | undefined>>;
@@ -12,24 +13,40 @@ interface Answer<T> {
 }
 
 /** Read `console.NAME` once. */
-export async function readQuery<T>(name: string, params: Params = {}): Promise<T[]> {
+export async function readQuery<T>(name: string, params: Params = {}, signal?: AbortSignal): Promise<T[]> {
   const sent = new URLSearchParams();
   for (const [key, value] of Object.entries(params)) sent.set(key, value == null ? "" : String(value));
-  const answer = await request<Answer<T>>("GET", `v1/queries/console.${name}?${sent}`);
+  const answer = await request<Answer<T>>("GET", `v1/queries/console.${name}?${sent}`, undefined, signal);
   noteClock(answer.now);
   return answer.rows;
 }
 
-const starting = new Map<string, Promise<unknown[]>>();
+interface Reading {
+  answer: Promise<unknown[]>;
+  stop: AbortController;
+  readers: number;
+}
 
-/** Read `console.NAME` once for all parts of a page that want it in the same moment. */
-function readTogether<T>(id: string, name: string, params: Params): Promise<T[]> {
-  const found = starting.get(id);
-  if (found) return found as Promise<T[]>;
-  const reading = readQuery<T>(name, params);
+const starting = new Map<string, Reading>();
+
+function start(id: string, name: string, params: Params): Reading {
+  const stop = new AbortController();
+  const reading = { answer: readQuery(name, params, stop.signal), stop, readers: 0 };
   starting.set(id, reading);
   setTimeout(() => starting.delete(id));
   return reading;
+}
+
+/**
+ * Read `console.NAME` once for all parts of a page that want it in the same moment.
+ *
+ * The request is cancelled when none of them wants it any more.
+ */
+function readTogether<T>(id: string, name: string, params: Params, signal: AbortSignal): Promise<T[]> {
+  const reading = starting.get(id) ?? start(id, name, params);
+  reading.readers += 1;
+  signal.addEventListener("abort", () => --reading.readers === 0 && reading.stop.abort());
+  return reading.answer as Promise<T[]>;
 }
 
 export interface Once<T> {
@@ -42,7 +59,8 @@ export interface Once<T> {
 /**
  * Read `console.NAME` once, and again when the parameters change.
  *
- * Rows of the former parameters stay until the new ones are there.
+ * Rows of the former parameters stay until the new ones are there, and the last ones while reading
+ * them again fails.
  */
 export function useQueryOnce<T>(
   name: string,
@@ -55,34 +73,25 @@ export function useQueryOnce<T>(
   const [turn, setTurn] = useState(0);
   const id = `${name}?${JSON.stringify(params)}`;
   const { every, skip = false } = options;
-  const read = useEffectEvent(() => readTogether<T>(id, name, params));
+  const read = useEffectEvent((signal: AbortSignal) => readTogether<T>(id, name, params, signal));
 
   useEffect(() => {
     if (skip) return;
-    let stopped = false;
     setLoading(true);
-    read()
-      .then((found) => {
-        if (stopped) return;
+    return poll<T[]>({
+      read,
+      every,
+      shown: (found) => {
         setRows(found);
         setError(null);
         setLoading(false);
-      })
-      .catch((problem: unknown) => {
-        if (stopped) return;
+      },
+      failed: (problem) => {
         setError(refused(problem));
         setLoading(false);
-      });
-    return () => {
-      stopped = true;
-    };
-  }, [id, name, turn, skip]);
-
-  useEffect(() => {
-    if (!every || skip) return;
-    const timer = setInterval(() => document.visibilityState === "visible" && setTurn((n) => n + 1), every);
-    return () => clearInterval(timer);
-  }, [every, skip]);
+      },
+    });
+  }, [id, name, turn, every, skip]);
 
   return { rows, error, isLoading, again: useCallback(() => setTurn((n) => n + 1), []) };
 }

@@ -42,7 +42,14 @@ export default function Approvals(): ReactNode {
   const waiting = live.rows;
   const shown: readonly ApprovalRow[] = tab ? decided : waiting;
   const at = shown.findIndex((row) => row.id === approval);
-  const id = approval ?? (isNarrow() ? undefined : shown[0]?.id);
+  const first = shown[0]?.id;
+  const isLoading = tab ? history.isLoading && !history.rows : live.isLoading;
+  useEffect(() => {
+    // What is read stays until the person moves on, whatever others decide meanwhile.
+    if (!approval && first && !isLoading && !isNarrow())
+      void navigate({ to: "/approvals", search: { tab, approval: first }, replace: true, resetScroll: false });
+  }, [approval, first, isLoading, tab, navigate]);
+  const id = approval;
   const open = (next: ApprovalRow | undefined) =>
     next && void navigate({ to: "/approvals", search: { tab, approval: next.id }, resetScroll: true });
   const index = at < 0 ? 0 : at;
@@ -67,7 +74,7 @@ export default function Approvals(): ReactNode {
           <TabLink name="Mine" tab="mine" isCurrent={tab === "mine"} />
           <TabLink name="History" tab="history" isCurrent={tab === "history"} />
         </nav>
-        {(tab ? history.isLoading && !history.rows : live.isLoading) ? (
+        {isLoading ? (
           <Skeleton />
         ) : shown.length === 0 ? (
           <EmptyBody
@@ -152,10 +159,10 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
   const live = useApprovals();
   const current = live.rows.find((row) => row.id === id);
   const row = rows?.[0];
-  const wasPending = row?.state === "pending";
+  const isGone = row?.state === "pending" && !live.isLoading && !current;
   useEffect(() => {
-    if (wasPending && !live.isLoading && !current) again(); // somebody decided: say who
-  }, [wasPending, live.isLoading, current, again]);
+    if (isGone) again(); // somebody decided: say who
+  }, [isGone, again]);
   if (error && !row)
     return (
       <section className="approve">
@@ -221,7 +228,7 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
         </div>
       </div>
       {row.state === "pending" ? (
-        <Decide row={row} again={again} done={() => open(next)} keys />
+        <Decide row={row} again={again} done={() => open(next)} isGone={isGone} keys />
       ) : (
         <Decided row={row} />
       )}

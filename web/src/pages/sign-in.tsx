@@ -2,6 +2,7 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, type SubmitEvent, useEffect, useRef, useState } from "react";
 
+import { landing } from "../data/landing";
 import { Refused, refused } from "../data/request";
 import { signIn } from "../data/session";
 import { applyTheme, nextTheme, useTheme } from "../frame/theme";
@@ -21,7 +22,7 @@ export function SignIn(): ReactNode {
   useTitle("Sign in");
   const theme = useTheme();
   const navigate = useNavigate();
-  const { to } = useSearch({ from: "/sign-in" });
+  const { to, ended } = useSearch({ from: "/sign-in" });
   const [token, setToken] = useState("");
   const [isSending, setSending] = useState(false);
   const [problem, setProblem] = useState<{ error: Refused; byCode: boolean } | null>(null);
@@ -32,7 +33,7 @@ export function SignIn(): ReactNode {
     setProblem(null);
     try {
       await signIn(secret);
-      await navigate({ href: to?.startsWith("/") && !to.startsWith("//") ? to : "/", replace: true });
+      await navigate({ href: landing(to), replace: true });
     } catch (error) {
       setProblem({ error: refused(error), byCode: "code" in secret });
       setSending(false);
@@ -50,6 +51,12 @@ export function SignIn(): ReactNode {
   return (
     <main className="signin">
       <div className="stack">
+        {ended && !problem && (
+          <Notice tone="info" live="status">
+            <p className="strong">Your session has ended.</p>
+            <p>Sign in again to go on where you were.</p>
+          </Notice>
+        )}
         <section className="panel" aria-labelledby="si">
           <div className="brand">
             <Icon name="logo" />
@@ -81,7 +88,7 @@ export function SignIn(): ReactNode {
                 type="password"
                 autoComplete="off"
                 spellCheck={false}
-                placeholder="wat_…"
+                placeholder="wla_…"
                 value={token}
                 onChange={(event) => setToken(event.target.value)}
               />

@@ -13,7 +13,7 @@ import { Icon } from "./icon";
 import { Panel } from "./panel";
 import { toast, toastProblem } from "./toast";
 
-/** Milliseconds that a call must have been on screen before a key decides about it. */
+/** Milliseconds that a call must have been on screen before a key or a click decides about it. */
 const READ = 500;
 
 type Sending = "approve" | "reject" | "edit" | null;
@@ -22,19 +22,20 @@ interface DecideProps {
   row: ApprovalDetail;
   again: () => void;
   done: () => void;
+  /** Whether it no longer waits: somebody else decided, or it expired. */
+  isGone?: boolean;
   /** Whether keys decide: where one call is on screen. */
   keys?: boolean;
 }
 
-export function Decide({ row, again, done, keys = false }: DecideProps) {
+export function Decide({ row, again, done, isGone = false, keys = false }: DecideProps) {
   const me = useSession()?.principal;
   const [reason, setReason] = useState("");
   const [isMissing, setMissing] = useState(false);
   const [edited, setEdited] = useState<string | null>(null);
   const [sending, setSending] = useState<Sending>(null);
-  const [since] = useState(Date.now);
+  const wasRead = useWasRead();
   const field = useRef<HTMLInputElement>(null);
-  const wasRead = () => Date.now() - since >= READ && document.visibilityState === "visible";
 
   const send = async (how: Exclude<Sending, null>, name: string, args: object, said: string) => {
     if (sending) return;
@@ -51,8 +52,10 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
     }
     setSending(null);
   };
-  const approve = () => void send("approve", "approve", {}, `Approved ${row.tool} of run ${row.run_id}.`);
+  const approve = () =>
+    wasRead() ? void send("approve", "approve", {}, `Approved ${row.tool} of run ${row.run_id}.`) : sayUnread();
   const reject = () => {
+    if (!wasRead()) return sayUnread();
     if (!reason.trim()) {
       setMissing(true);
       field.current?.focus();
@@ -75,17 +78,17 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
       `Approved ${row.tool} of run ${row.run_id} with other arguments.`,
     );
   };
+  const isHeld = useAway() || sending !== null || isGone;
   const edit = () => setEdited(row.arguments_text);
   const hint = (key: string) => keys && <kbd>{key}</kbd>;
   useKeys({
-    a: () => (keys && row.can_decide && wasRead() && edited === null ? approve() : false),
+    a: () => (keys && row.can_decide && !isHeld && wasRead() && edited === null ? approve() : false),
     e: () => (keys && row.can_decide ? edit() : false),
     r: () => (keys && row.can_decide ? field.current?.focus() : false),
     Escape: () => (edited !== null ? setEdited(null) : false),
   });
-  const isHeld = useAway() || sending !== null;
   if (!row.can_decide) return <MayNot row={row} me={me} />;
-  if (row.is_question) return <Answer row={row} again={again} done={done} />;
+  if (row.is_question) return <Answer row={row} again={again} done={done} isGone={isGone} />;
   const submit = (event: SubmitEvent) => event.preventDefault(); // Enter decides nothing
   return (
     <form className="decide" aria-label="Decision" onSubmit={submit}>
@@ -161,12 +164,21 @@ export function Decide({ row, again, done, keys = false }: DecideProps) {
   );
 }
 
+/** Return whether the call has been on screen for long enough to be read: a click can come with its change. */
+function useWasRead(): () => boolean {
+  const [since] = useState(Date.now);
+  return () => Date.now() - since >= READ && document.visibilityState === "visible";
+}
+
+const sayUnread = () =>
+  toast("Nothing was sent: this call came on screen just now. Read it first.", { state: "failed" });
+
 /** The answer to a question of an agent. */
-function Answer({ row, again, done }: Omit<DecideProps, "keys">) {
+function Answer({ row, again, done, isGone }: Omit<DecideProps, "keys">) {
   const [text, setText] = useState("");
   const [isSending, setSending] = useState(false);
   const send = async () => {
-    if (!text.trim() || isSending) return;
+    if (!text.trim() || isSending || isGone) return;
     setSending(true);
     try {
       await mutate("answer", { id: row.id, text: text.trim() }, [shape("approvals", (each) => String(each.id))]);
@@ -198,7 +210,7 @@ function Answer({ row, again, done }: Omit<DecideProps, "keys">) {
         />
       </label>
       <div className="row">
-        <button className="btn primary" type="submit" disabled={isSending || !text.trim()}>
+        <button className="btn primary" type="submit" disabled={isSending || isGone || !text.trim()}>
           {isSending ? "Sending" : "Answer"}
         </button>
       </div>
