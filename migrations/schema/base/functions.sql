@@ -88,7 +88,31 @@ as $$
 $$;
 comment on function agent_internal.may_become(oid, name) is 'Whether a role can become another one';
 
--- Whether a trampoline is executing code of others here: it is among those that have called this, and nothing removes it from them.
+-- Whether PostgreSQL maintains a table here, as its owner and not as who maintains it: ANALYZE, VACUUM, REINDEX, CREATE INDEX,
+-- REFRESH MATERIALIZED VIEW, also of autovacuum, and the apply worker of a subscription.  It closes no cursor then, not even one
+-- that does not exist, whatever function asks.
+create or replace function agent_internal.is_maintaining()
+    returns boolean
+    language plpgsql
+    volatile
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    execute 'close "of walagent, which does not exist"';
+    return false;
+exception
+    when invalid_cursor_name then
+        return false;
+    when insufficient_privilege then
+        return true;
+end;
+$$;
+comment on function agent_internal.is_maintaining() is 'Whether PostgreSQL maintains a table, as its owner';
+
+-- Whether code of others is being executed here, so that the login of the session is not who acts.
+--
+-- A trampoline executes it, which is among those that have called this: nothing removes it from them.  Or PostgreSQL does, as the
+-- owner of a table: while it maintains the table, or checks or cascades a foreign key, whose statement is among the callers then.
 -- A parallel worker does not know who has called.
 --
 -- Raises 25000 in a parallel worker, where nothing of walagent is executed.
@@ -103,7 +127,10 @@ declare
 begin
     get diagnostics _callers = pg_context;
     perform set_config('walagent.parallel', 'no', true);
-    return _callers ~ 'agent_call[.]as_[0-9]+[(]';
+    return strpos(_callers, 'agent_call.as_') > 0 and _callers ~ 'agent_call[.]as_[0-9]+[(]'
+        or strpos(_callers, 'OPERATOR(') > 0
+           and _callers ~ 'SQL statement "(SELECT 1 FROM|DELETE FROM|UPDATE) (ONLY )?".* OPERATOR[(]'
+        or agent_internal.is_maintaining();
 end;
 $$;
 comment on function agent_internal.in_code() is 'Whether code of others is being executed';

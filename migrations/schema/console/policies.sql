@@ -5,10 +5,10 @@ create policy reading on agent.saved_filter as restrictive for select using ((se
 create policy reader on agent.saved_filter as restrictive
     using ((select agent_internal.all_tenants() or agent_internal.has_owner_rights() or agent_internal.sees_runs()));
 create policy saver on agent.saved_filter as restrictive for insert
-    with check (saved_by = coalesce((select agent.current_principal()), session_user));
+    with check (saved_by = (select agent.current_principal()));
 create policy changer on agent.saved_filter as restrictive for update
-    using (saved_by = coalesce((select agent.current_principal()), session_user))
-    with check (saved_by = coalesce((select agent.current_principal()), session_user));
+    using (saved_by = (select agent.current_principal()))
+    with check (saved_by = (select agent.current_principal()));
 create policy remover on agent.saved_filter as restrictive for delete
     using ((select agent_internal.all_tenants() or agent.has_role('admin'))
-           or saved_by = coalesce((select agent.current_principal()), session_user));
+           or saved_by = (select agent.current_principal()));
