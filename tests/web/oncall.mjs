@@ -1,5 +1,5 @@
 // What must not happen to a person on call: a call that changes under the click, an answer that is thrown away.
-import { context, end, open, options, seen } from "./browsing.mjs";
+import { checkThemes, context, end, open, options, resize, seen } from "./browsing.mjs";
 
 const { link, token } = options;
 const base = new URL(link).origin;
@@ -63,6 +63,26 @@ for (const [path, query, delay, shown] of [["/", "home", 6_000, ".figures"], ["/
   await slow.unrouteAll({ behavior: "ignoreErrors" });
   await slow.close();
 }
+
+// What must be acted on is the first thing on Home; nothing is healthy beside it, nor without an answer.
+await page.goto(`${base}/`);
+await page.waitForSelector("text=triage has stopped");
+seen.problems = [await page.locator(".head .st").first().innerText(), await page.locator(".notice .problem").allInnerTexts()];
+seen.first = await page.locator("[aria-label='Waits for a person'] tbody tr").first().innerText();
+for (const width of [1440, 1024, 390]) {
+  await resize(page, width);
+  await checkThemes(page, `problems ${width}`);
+}
+await resize(page, 1440);
+await page.goto(`${base}/wal`);
+await page.waitForSelector("text=restart_lsn");
+seen.wal = await page.locator(".head .st").first().innerText();
+await page.goto(`${base}/`);
+await page.waitForSelector(".notice .problem");
+await page.route("**/v1/queries/console.home?*", (route) => route.abort());
+await page.waitForSelector(".head .st:has-text('no answer')");
+await page.unrouteAll({ behavior: "ignoreErrors" });
+await page.waitForSelector(".head .st:has-text('to act on')", { timeout: 60_000 });
 
 // A session that ends leads to the sign-in once, and from there back.
 await page.goto(`${base}/runs?state=failed`);

@@ -50,6 +50,13 @@ async def show_status(conn: Connection, slot: str) -> dict[str, Any]:
     return await cursor.fetchone() or {}
 
 
+async def show_problems(conn: Connection) -> list[dict[str, Any]]:
+    """Read what a person must act on, the most urgent first, and what can wait."""
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(query("show_problems"), {})
+    return await cursor.fetchall()
+
+
 async def read_backlog(conn: Connection, slot: str) -> SlotBacklog:
     """Read what the server retains for a slot; zeros if it does not exist."""
     row = await (await conn.execute(query("read_backlog"), {"slot": slot})).fetchone()

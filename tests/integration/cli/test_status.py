@@ -12,7 +12,7 @@ from tests.integration.cli.terminal import at_terminal
 from tests.integration.cli.test_terminal_screens import STATE
 from tests.integration.cli.user import DESK, User, empty_database
 
-TITLES = ["reader", "lag", "wal", "queue", "waits", "paused", "today"]
+TITLES = ["reader", "lag", "wal", "queue", "waits", "paused", "today", "problem"]
 _COLORS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 

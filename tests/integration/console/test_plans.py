@@ -40,7 +40,12 @@ CASES: Mapping[str, Mapping[str, str]] = {
     "run": {},
     "run_chain": {},
 }
-INDEXES = {"waits": "run_waits", "failures": "run_failed", "attachments": "run_waits"}
+INDEXES = {
+    "home": "run_waits",
+    "waits": "run_waits",
+    "failures": "run_failed",
+    "attachments": "run_waits",
+}
 BOUNDED = {"counts", "run_chain"}  # they read 10,001 and 20,000 runs at most
 
 

@@ -250,6 +250,17 @@ export interface WaitRow {
   expires_at: string | null;
 }
 
+/** What a person must act on, the most urgent first: 1 stands still, 2 will be lost, 3 costs; 4 can wait. */
+export interface ProblemRow {
+  urgency: 1 | 2 | 3 | 4;
+  kind: "reader" | "slot" | "attachment" | "review" | "worker" | "gap" | "budget" | "foreign" | "approval";
+  text: string;
+  detail: string | null;
+  /** A command, or a statement of SQL. */
+  fix: string | null;
+  since: string | null;
+}
+
 /** `home`: one row. */
 export interface HomeRow {
   runs_today: string;
@@ -265,7 +276,7 @@ export interface HomeRow {
   checkpoint: string | null;
   standbys: number | null;
   workers: number | null;
-  problems: string[];
+  problems: ProblemRow[];
   runs_spark: number[];
   failed_spark: number[];
 }

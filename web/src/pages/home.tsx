@@ -22,6 +22,7 @@ import { LineChart, StackedBars } from "../parts/chart";
 import { Figure, Meter, Sparkline } from "../parts/figure";
 import { Problem } from "../parts/notice";
 import { Empty, EmptyBody, Panel, Skeleton } from "../parts/panel";
+import { isUrgent, Problems } from "../parts/problems";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
@@ -37,9 +38,10 @@ export default function Home(): ReactNode {
     <>
       <div className="head">
         <h1>{session?.database}</h1>
-        {home && <Health home={home} />}
+        {home && <Health home={home} isLate={error !== null} />}
       </div>
       <div className="stack">
+        {home && <Problems rows={home.problems} />}
         {error && !home ? (
           <Panel title="Figures" flush>
             <Problem error={error} again={again} />
@@ -58,17 +60,20 @@ export default function Home(): ReactNode {
   );
 }
 
-function Health({ home }: { home: HomeRow }) {
-  const isHealthy = home.problems.length === 0;
+function Health({ home, isLate }: { home: HomeRow; isLate: boolean }) {
+  const urgent = home.problems.filter(isUrgent).length;
   return (
     <>
-      <State state={isHealthy ? "healthy" : "unready"} />
+      {isLate ? (
+        <State state="unready" word="no answer" />
+      ) : urgent > 0 ? (
+        <State state="broken" word={`${urgent} to act on`} />
+      ) : (
+        <State state="healthy" />
+      )}
       <p>
-        {isHealthy ? (
-          <>{home.lag_seconds !== null && `Changes are ingested within ${duration(home.lag_seconds * 1_000)}. `}</>
-        ) : (
-          `${home.problems.join(". ")}. `
-        )}
+        {isLate && "What you see is the last answer. "}
+        {home.lag_seconds !== null && `Changes are ingested within ${duration(home.lag_seconds * 1_000)}. `}
         {home.checkpoint && (
           <>
             <Link to="/wal">Checkpoint</Link> at <span className="lsn">{home.checkpoint}</span>
@@ -174,7 +179,12 @@ function MinuteSpark({ of, ink }: { of: (row: MinuteRow) => number | null; ink: 
 }
 
 function Waits({ rows, isLoading }: { rows: readonly WaitRow[]; isLoading: boolean }) {
-  const sorted = [...rows].sort((a, b) => b.since.localeCompare(a.since));
+  const sorted = [...rows].sort(
+    (a, b) =>
+      ORDER[a.kind] - ORDER[b.kind] ||
+      (a.expires_at ?? "9").localeCompare(b.expires_at ?? "9") ||
+      a.since.localeCompare(b.since),
+  );
   return (
     <Panel
       title="Waits for a person"
@@ -211,6 +221,9 @@ function Waits({ rows, isLoading }: { rows: readonly WaitRow[]; isLoading: boole
     </Panel>
   );
 }
+
+/** What stands still first, then what expires first. */
+const ORDER: Record<WaitRow["kind"], number> = { broken: 0, review: 1, approval: 2, question: 2 };
 
 const WAIT_WORDS: Record<WaitRow["kind"], string> = {
   approval: "approval",

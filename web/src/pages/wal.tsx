@@ -4,13 +4,14 @@ import { Link } from "@tanstack/react-router";
 
 import { bytes, clock, duration, number, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
-import { useHome, useThroughput } from "../data/runs";
+import { type ProblemRow, useHome, useThroughput } from "../data/runs";
 import { useZone } from "../data/zone";
 import { useTitle } from "../frame/title";
 import { LineChart } from "../parts/chart";
 import { Copy } from "../parts/copy";
-import { Notice, Problem } from "../parts/notice";
+import { Problem } from "../parts/notice";
 import { Empty, EmptyBody, Panel, Skeleton } from "../parts/panel";
+import { isUrgent, Problems } from "../parts/problems";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
@@ -81,20 +82,24 @@ interface WorkerRow {
   running: number;
 }
 
+const OF_WAL: ReadonlySet<ProblemRow["kind"]> = new Set(["reader", "slot", "gap", "foreign", "worker"]);
+
 export default function Wal(): ReactNode {
   useTitle("WAL");
   const { rows, error, again } = useQueryOnce<WalRow>("wal", {}, { every: 3_000 });
   const home = useHome().rows?.[0];
   const slots = rows?.filter((row) => row.abandoned_at === null) ?? [];
   const first = slots[0];
+  const problems = (home?.problems ?? []).filter((row) => OF_WAL.has(row.kind));
+  const urgent = problems.some(isUrgent);
   return (
     <>
       <div className="head">
         <h1>WAL</h1>
         {first && (
           <State
-            state={first.active ? "healthy" : "unready"}
-            word={first.active ? "checkpoint advances" : "no reader"}
+            state={!first.active ? "unready" : urgent ? "broken" : "healthy"}
+            word={!first.active ? "no reader" : urgent ? "to act on" : "checkpoint advances"}
           />
         )}
         {first?.reader && (
@@ -118,6 +123,7 @@ export default function Wal(): ReactNode {
         </Panel>
       ) : (
         <div className="stack">
+          <Problems rows={problems} />
           {slots.length === 0 && (
             <Empty title="No slot" command="walagent run">
               The replication slot, its lag and its retained WAL are shown here as soon as a reader has started.
@@ -146,14 +152,6 @@ export default function Wal(): ReactNode {
 function Slot({ row }: { row: WalRow }) {
   return (
     <>
-      {row.wal_status === "lost" && (
-        <Notice tone="person" icon="s-paused">
-          <p className="strong">The slot is lost. Runs go on, new changes are not read.</p>
-          <p>
-            <code>walagent wal resync</code> creates a new one.
-          </p>
-        </Notice>
-      )}
       <Panel
         title={
           <>

@@ -22,15 +22,17 @@ from walagent.cli.terminal.table import Dollars, age
 from walagent.config import Config, Replication
 from walagent.config.base import in_bytes
 from walagent.doctor.finding import Severity
-from walagent.doctor.replication import check_gaps, check_slot
+from walagent.doctor.replication import check_slot
 from walagent.store import checkpoint as checkpoints
 from walagent.store import status
 from walagent.store.people import listings
 from walagent.store.people.listings import Found
 from walagent.wal.slots import inspect_slot
 
+_SOON: Final = 4  # the urgency of what can wait
 _TITLE: Final = 9  # characters of the column of titles
 _SHOWN: Final = 5  # paused attachments, and budgets
+_SAID: Final = frozenset({"reader", "attachment", "review", "approval"})  # on lines of their own
 
 
 @click.command("status")
@@ -59,17 +61,28 @@ async def _read(session: CliSession) -> Found:
         session = await session.with_slot(conn)
         slot = session.config.replication.slot
         shown = await status.show_status(conn, slot)
-        problems = await _problems(conn, session.config)
+        problems = await _slot_problems(conn, session.config)
+        found = await status.show_problems(conn)
         waiting = await _read_waiting(conn, shown, slot)
         paused = [row for row in await listings.list_agents(conn) if row["state"] == "paused"]
         lag, wal = await _read_wal(conn, shown, session.config.replication)
         oldest = await status.oldest_queued(conn)
+    if problems:  # of the slot: these say more
+        found = [each for each in found if each["kind"] != "slot"]
     reader = _reader(shown)
     broken = any(row["paused_reason"] and not row["paused_by"] for row in paused)
     decides = waiting["approvals"] or waiting["reviews"]
     return {
-        "act": bool(problems or reader is None or decides or broken),
-        "problems": problems,
+        "act": bool(problems or reader is None or decides or broken)
+        or any(each["urgency"] < _SOON for each in found),
+        "problems": [
+            *problems,
+            *(
+                {name: each[name] for name in ("text", "detail", "fix")}
+                for each in found
+                if each["kind"] not in _SAID
+            ),
+        ],
         "reader": reader,
         "workers": shown["workers"],
         "lag": lag,
@@ -104,14 +117,15 @@ def _reader(shown: Found) -> Found | None:
     }
 
 
-async def _problems(conn: Connection, config: Config) -> list[dict[str, str]]:
-    """Check the slot and the gaps, as `walagent doctor` does."""
+async def _slot_problems(conn: Connection, config: Config) -> list[dict[str, str]]:
+    """Check the slot as `walagent doctor` does."""
     slot = await inspect_slot(conn, config.replication.slot)
     checkpoint = await checkpoints.read_checkpoint(conn, config.replication.slot)
-    gaps = await listings.list_gaps(conn)
-    found = [*check_slot(config, slot.here if slot else "", slot, checkpoint), *check_gaps(gaps)]
+    found = check_slot(config, slot.here if slot else "", slot, checkpoint)
     return [
-        {"text": each.text, "fix": each.fix} for each in found if each.level is Severity.PROBLEM
+        {"text": each.text, "detail": "", "fix": each.fix}
+        for each in found
+        if each.level is Severity.PROBLEM
     ]
 
 
@@ -159,7 +173,8 @@ def _lines(found: Found, now: datetime) -> Iterator[tuple[str, str | None]]:
     runs = f"{today['runs']} run{'' if today['runs'] == 1 else 's'}"
     yield _line("today", f"{runs}{failed}; {cost}"), None
     for problem in found["problems"]:
-        yield _line("problem", f"{problem['text']}: {problem['fix']}"), "red"
+        said = ". ".join(filter(None, (problem["text"], (problem["detail"] or "").rstrip("."))))
+        yield _line("problem", ": ".join(filter(None, (said, problem["fix"])))), "red"
 
 
 def _line(title: str, text: str) -> str:

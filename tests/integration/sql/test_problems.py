@@ -1,0 +1,151 @@
+"""What a person must act on: one relation behind the first page, the page WAL and status."""
+
+from pathlib import Path
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.faults.rig.servers import own_server
+from tests.helpers.database import attach, run_all, until, value
+from tests.helpers.queue import add_runs
+from walagent.config import Replication
+from walagent.replication.bootstrap import ensure_slot
+from walagent.store.status import show_problems
+
+TABLE = """
+insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');
+create table public.item (id int primary key);
+"""
+BUDGETS = """
+insert into agent.budget (name, period, max_tokens)
+values ('spent', 'day', 100), ('nearly', 'day', 100), ('fine', 'day', 100);
+update agent_internal.budget_use u
+   set spent_tokens = case b.name when 'spent' then 100 when 'nearly' then 85 else 10 end
+  from agent.budget b where b.id = u.budget_id;
+"""
+BY_A_PERSON = """
+update agent.attachment set paused = true, paused_reason = 'holidays', paused_by = 'ann'
+"""
+PENDING = "-- a run"
+UNKNOWN = """
+update agent.run set state = 'running', started_at = now(), worker = 'w', lease_expires_at = now();
+update agent.run set state = 'needs_review', worker = null, lease_expires_at = null,
+    error = '{"reason": "unknown", "call_id": "c"}';
+"""
+EXPIRING = """
+insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at)
+select r.id, 'c', 't', '{}', 'd', current_user, now() + interval '10 minutes' from agent.run r;
+"""
+
+
+@pytest.fixture
+def which(request: pytest.FixtureRequest) -> str:
+    """The server of this session."""
+    return str(request.config.getoption("--server"))
+
+
+async def kinds(conn: AsyncConnection) -> list[str]:
+    """The kinds of problems, the most urgent first."""
+    return [each["kind"] for each in await show_problems(conn)]
+
+
+async def test_a_slot_near_its_limit_is_named_with_who_holds_it(which: str, tmp_path: Path) -> None:
+    """Long before it is lost; a slot of somebody else can wait."""
+    settings = {"max_slot_wal_keep_size": "80MB"}
+    async with own_server(tmp_path, which, settings=settings) as (server, place):
+        conn = place.conn
+        assert await kinds(conn) == ["reader"]
+        await ensure_slot(conn, server.dsn, Replication(slot="walagent"))
+        await run_all(conn, "select pg_create_logical_replication_slot('foreign', 'pgoutput')")
+        assert await kinds(conn) == ["reader"]
+        async with await AsyncConnection.connect(
+            server.dsn, application_name="bi_export"
+        ) as holding:
+            await holding.execute("create table public.held (id int)")
+            near = "retained >= 0.8 * (retained + greatest(safe_wal_size, 0))"
+            retained = "(select pg_current_wal_lsn() - restart_lsn as retained, safe_wal_size"
+            slots = f"{retained} from pg_replication_slots where slot_name = 'walagent') s"
+            while not await value(conn, f"select {near} from {slots}"):
+                await run_all(conn, "select txid_current(), pg_switch_wal()")
+            found = await show_problems(conn)
+            assert [each["kind"] for each in found] == ["reader", "slot", "foreign"]
+            slot = found[1]
+            assert slot["text"].startswith("Slot walagent keeps ")
+            assert slot["text"].endswith(" until it is lost")
+            # Nobody has read: what the transaction holds is not more than that.
+            assert slot["detail"].startswith("Its reader is ")
+            await conn.execute(
+                "select pg_logical_slot_get_binary_changes('walagent', null, null,"
+                " 'proto_version', '1', 'publication_names', 'walagent')"
+            )
+            (slot,) = [each for each in await show_problems(conn) if each["kind"] == "slot"]
+            assert f"pid {holding.info.backend_pid}, bi_export as " in slot["detail"]
+            assert slot["fix"] == f"select pg_terminate_backend({holding.info.backend_pid});"
+            assert slot["since"] is not None
+            for _ in range(8):
+                await run_all(conn, "select txid_current(), pg_switch_wal()")
+            await run_all(conn, "checkpoint")
+            await until(
+                conn,
+                "select bool_and(wal_status = 'lost') from pg_replication_slots",
+            )
+        found = await show_problems(conn)
+        assert [each["kind"] for each in found] == ["slot", "foreign"]
+        assert found[0]["text"].startswith("Slot walagent is lost: changes since ")
+        assert found[0]["fix"] == "walagent wal resync"
+        assert found[1]["text"] == "Slot foreign of somebody else is lost"
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        ("", []),
+        (
+            "update agent.attachment set paused = true, paused_reason = 'credit used up'",
+            [(1, "attachment", "reader has stopped", "credit used up")],
+        ),
+        (
+            BY_A_PERSON,
+            [],
+        ),
+        (
+            "insert into agent.gap (slot, reason) values ('walagent', 'slot lost')",
+            [(2, "gap", "1 gap waits for a decision", "Changes may not have been read.")],
+        ),
+        (
+            BUDGETS,
+            [
+                (3, "budget", "Budget spent is at 100 %", None),
+                (4, "budget", "Budget nearly is at 85 %", None),
+            ],
+        ),
+        (
+            UNKNOWN + EXPIRING,
+            [
+                (
+                    1,
+                    "review",
+                    "1 run has an unknown outcome",
+                    "A call was started, and its worker stopped before the answer.",
+                ),
+                (4, "approval", "1 call that waits for a person expires within the hour", None),
+            ],
+        ),
+        (
+            PENDING,
+            [(1, "worker", "1 run is pending, and no worker takes runs", None)],
+        ),
+    ],
+)
+async def test_what_stands_still_comes_first(
+    conn: AsyncConnection, statements: str, expected: list[tuple[object, ...]]
+) -> None:
+    """Then what will be lost, what costs, and what can wait; a person's pause is none."""
+    await run_all(conn, TABLE)
+    await attach(conn, "name=reader, system_prompt=Read.", table="public.item")
+    if "run" in statements:
+        await add_runs(conn, int(await value(conn, "select id from agent.attachment")), None)
+    await run_all(conn, statements)
+    found = [each for each in await show_problems(conn) if each["kind"] != "reader"]
+    names = ("urgency", "kind", "text", "detail")
+    assert [tuple(each[name] for name in names) for each in found] == expected
