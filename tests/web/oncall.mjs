@@ -84,6 +84,20 @@ await page.waitForSelector(".head .st:has-text('no answer')");
 await page.unrouteAll({ behavior: "ignoreErrors" });
 await page.waitForSelector(".head .st:has-text('to act on')", { timeout: 60_000 });
 
+// A row that leaves the filter stays in its place, as it is now.
+await page.goto(`${base}/runs?state=waiting_approval`);
+await page.waitForSelector("[data-run]");
+const waiting = page.locator("[data-run]").first();
+seen.before = await waiting.locator(".st").innerText();
+await colleague.goto(`${base}/approvals`);
+await colleague.waitForSelector("form.decide");
+await colleague.waitForTimeout(700);
+await colleague.fill("form.decide input", "ask the customer first");
+await colleague.click("button:has-text('Reject')");
+await page.waitForSelector("[data-run].gone");
+await page.waitForSelector("[data-run].gone .st:not(:has-text('approval'))");
+seen.after = await waiting.locator(".st").innerText();
+
 // A session that ends leads to the sign-in once, and from there back.
 await page.goto(`${base}/runs?state=failed`);
 await page.waitForSelector("[data-run]");

@@ -37,11 +37,12 @@ async def test_nothing_is_decided_unread_and_no_answer_is_lost(
     assert "402 credit balance is too low" in problems[0]
     assert "walagent agents resume triage" in problems[0]
     assert "broken attachment" in seen["first"]
+    assert (seen["before"], seen["after"]) == ("approval", "pending")
     assert seen["wal"] == "checkpoint advances"
     assert (seen["axe"], seen["wide"]) == ([], [])
     address, notice = seen["ended"]
     assert address == "/sign-in?to=%2Fruns%3Fstate%3Dfailed&ended=1"
     assert "Your session has ended" in notice
     states = "select state::text from agent.approval order by id"
-    assert await column(conn, states) == ["approved", "pending"], second
+    assert await column(conn, states) == ["approved", "rejected"], second
     assert seen["dialogs"] == 0

@@ -106,13 +106,15 @@ interface ListProps {
 }
 
 function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
-  const list = useList(filter);
+  const [seen, setSeen] = useState<readonly string[]>([]);
+  const list = useList(filter, seen);
   const [cursor, setCursor] = useState<string | null>(panel ?? null);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [isAll, setAll] = useState(false);
   const [isHovered, setHovered] = useState(false);
   const anchor = useRef<string | null>(null);
-  const counts = useRunsCount(filter).rows?.[0];
+  const counted = useRunsCount(filter);
+  const counts = counted.rows?.[0];
   const navigate = useNavigate();
   const { rows, fresh, show } = list;
 
@@ -133,6 +135,8 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   const virtual = useVirtual(rows?.length ?? 0, body);
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
+  const shown = items.flatMap((item) => rows?.[item.index]?.id ?? []).join();
+  useEffect(() => setSeen(shown ? shown.split(",") : []), [shown]);
   useEffect(() => {
     if (rows && last >= rows.length - 40) list.more();
   }, [last, rows, list]);
@@ -177,7 +181,11 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   });
   const onToggle = useCallback((id: string, isRange: boolean) => acts.current.toggle(id, isRange), []);
   const onOpen = useCallback((id: string) => acts.current.open(id), []);
-  const bulk = useBulk(filter, rows ?? [], selected, isAll, Number(counts?.count ?? 0), cursor, clear);
+  const bulk = useBulk(filter, rows ?? [], selected, isAll, Number(counts?.count ?? 0), cursor, () => {
+    clear();
+    counted.again();
+    list.look();
+  });
   const ofCursor = rows?.find((row) => row.id === cursor);
   useKeys({
     j: () => move(1),
@@ -485,8 +493,14 @@ function Nothing({
   );
 }
 
-/** The loaded rows, with what the live shape of the newest ones says. */
-function useList(filter: RunFilter) {
+const LOOK = 5_000; // milliseconds between two looks at rows that no shape follows
+
+/**
+ * The loaded rows, with what the live shape of the newest ones says; of others, what they are now.
+ *
+ * @param seen IDs of those on screen: a row that is older, or has left the filter, is in no shape.
+ */
+function useList(filter: RunFilter, seen: readonly string[]) {
   const [loaded, setLoaded] = useState<readonly RunRow[] | null>(null);
   const [error, setError] = useState<Refused | null>(null);
   const [isLoadingMore, setLoadingMore] = useState(false);
@@ -534,7 +548,17 @@ function useList(filter: RunFilter) {
       ),
     [loaded, byId, lowest, live.isLoading],
   );
-  const rows = useMemo(() => loaded?.map((row) => byId.get(row.id) ?? row) ?? null, [loaded, byId]);
+  const alone = live.isLoading ? [] : seen.filter((id) => !byId.has(id));
+  const now = useQueryOnce<RunRow>("runs_shown", { ids: alone.join() }, { every: LOOK, skip: alone.length === 0 });
+  const [later, setLater] = useState<ReadonlyMap<string, RunRow>>(new Map());
+  useEffect(() => {
+    if (now.rows?.length)
+      setLater((old) => new Map([...old, ...(now.rows ?? []).map((row) => [row.id, row] as const)]));
+  }, [now.rows]);
+  const rows = useMemo(
+    () => loaded?.map((row) => byId.get(row.id) ?? later.get(row.id) ?? row) ?? null,
+    [loaded, byId, later],
+  );
   return {
     rows,
     fresh,
@@ -544,6 +568,7 @@ function useList(filter: RunFilter) {
     show: useCallback(() => setLoaded((old) => [...fresh, ...(old ?? [])]), [fresh]),
     more: () => !isEnd && loaded?.length && void read(loaded.at(-1)?.id ?? ""),
     again: () => void read(""),
+    look: now.again,
   };
 }
 
