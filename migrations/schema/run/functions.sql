@@ -114,7 +114,7 @@ begin
                       and has_column_privilege(l.oid, c.oid, t.attnum, 'select'))), '{}')
           from agent.attachment a
                join pg_class c on c.oid = a.relation
-               join pg_roles l on l.rolname = agent_internal.login_of(_me.tenant, _me.principal)
+               join pg_roles l on l.rolname = agent_internal.own_login()
          where (a.tenant = _me.tenant or agent_internal.all_tenants())
            and has_schema_privilege(l.oid, c.relnamespace, 'usage')
            -- A policy cannot judge a row of the past.
