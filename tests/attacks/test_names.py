@@ -5,6 +5,7 @@ from typing import Final
 import pytest
 from psycopg import AsyncConnection
 
+from tests.helpers.daemon import daemon
 from tests.helpers.database import (
     DESK,
     attach,
@@ -23,6 +24,8 @@ from tests.integration.runs import test_approval_policy as policy
 from tests.integration.runs.test_approval import CALL
 from walagent.config import Replication
 from walagent.console.sessions import exchange, make_code
+from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.replication.bootstrap import ensure_slot
 from walagent.store import runs
 
@@ -45,6 +48,9 @@ PAGE: Final = {
     "backfill": False,
 }
 FORBIDDEN = 403
+ENDED: Final = (
+    "select exists (select from agent.run where state in ('succeeded', 'failed', 'dead'))"
+)
 CREATE_TOKEN: Final = "select agent.create_token(%s)"
 
 
@@ -154,3 +160,83 @@ async def test_the_role_that_an_agent_runs_as_does_not_decide_by_a_token(
         async with acting(app, token):
             await refused(app, "select agent.approve(%s)", approval, state="WA006")
     assert await rows(conn, "select state from agent.approval") == [("pending",)]
+
+
+async def test_an_agent_does_not_have_the_name_of_a_person(conn: AsyncConnection, dsn: str) -> None:
+    """What it calls would be done as that person; nor does a person get the name of an agent."""
+    await run_all(conn, MODEL)
+    await person(conn, "boss")
+    await run_all(conn, "select agent.create_principal('robot', 'agent')")
+    async with role(conn) as dev:
+        await run_all(
+            conn,
+            f"select agent.grant_developer('{dev}'); create schema devs authorization {dev}",
+        )
+        async with session(dsn, user=dev) as own:
+            await run_all(own, "create table devs.t (id int primary key)")
+            attach_ = "select agent.attach('devs.t', %s)"
+            error = await refused(
+                own, attach_, "name=boss, model=fake, tools=[vote]", state="WA013"
+            )
+            assert "boss" in message_of(error)
+            await value(own, attach_, "name=robot, model=fake")
+            await value(own, attach_, "name=helper, model=fake")
+            await refused(own, "update agent.agent set name = 'boss'", state="WA013")
+        for statement in (
+            "select agent.create_principal('helper')",
+            "update agent.principal set kind = 'user' where name = 'robot'",
+            "update agent.principal set name = 'helper' where name = 'boss'",
+        ):
+            await refused(conn, statement, state="WA020")
+        await run_all(conn, "delete from agent.attachment; drop schema devs cascade")
+
+
+async def test_an_agent_of_before_calls_nothing_as_a_person(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Of another tenant, or of an earlier version: each call is refused."""
+    boss = await person(conn, "boss")
+    pat = await person(conn, "pat")
+    await run_all(conn, f"{MODEL} create table t (id int primary key)")
+    async with application(conn, dsn) as app:
+        async with app.transaction():
+            await app.execute("select agent.act_as(%s)", [boss])
+            await value(app, "select agent.create_team('crew', '{pat}')::text")
+        async with app.transaction():
+            await app.execute("select agent.act_as(%s)", [pat])
+            proposal = await value(app, "select agent.propose('crew', 'Give all to pat')::text")
+    await run_all(conn, "alter table agent.agent disable trigger check_name")
+    script = ScriptedModel([call("vote", proposal=proposal, choice="yes"), "done"])
+    async with daemon(conn, dsn, {"fake": script}) as d:
+        await attach(conn, "name=boss, tools=[vote]", "t")
+        await run_all(conn, "insert into t values (1)")
+        await d.until(ENDED)
+    assert await rows(conn, "select choice from agent.vote") == []
+    (said,) = await rows(conn, "select content::text from agent.step where kind = 'result'")
+    assert "has the name of a principal" in str(said)
+
+
+@pytest.mark.parametrize("how", ["threads", "table"])
+async def test_who_may_not_change_an_agent_does_not_attach_it(
+    conn: AsyncConnection, dsn: str, how: str
+) -> None:
+    """What its table says would be done as that agent, with what the agent remembers."""
+    attach_ = {
+        "threads": "select agent.attach_to_threads('sarah', name => %s)",
+        "table": "select agent.attach('t', 'agent=sarah, name=' || %s)",
+    }[how]
+    async with role(conn) as ada, role(conn) as eve:
+        await run_all(
+            conn,
+            f"{MODEL} select agent.grant_developer('{ada}'), agent.grant_developer('{eve}');"
+            "create table t (id int primary key);"
+            f"grant select on t to {ada}, {eve}",
+        )
+        async with session(dsn, user=ada) as own, session(dsn, user=eve) as other:
+            await value(own, "select agent.attach('t', 'name=sarah, model=fake')")
+            error = await refused(other, attach_, "evil", state="42501")
+            assert ada in message_of(error)
+            await value(own, attach_, "second")
+            await run_all(conn, "delete from agent.attachment where name = 'second'")
+            await value(conn, attach_, "of the operator")
+        await run_all(conn, "delete from agent.attachment")

@@ -49,7 +49,7 @@ begin
             raise exception 'principal "%" is that of login "%"', _found.name, _found.login using errcode = 'WA020',
                 hint = format('Rename it: update agent.principal set name = ... where (tenant, name) = (%L, %L);', _found.tenant, _found.name);
         elsif _found.links_of is null then
-            -- Who has one of its tokens would get the privileges of this login.
+            -- Each of its tokens would get the privileges of this login.
             update agent.token t set revoked_at = agent_internal.now()
              where t.tenant = _found.tenant and t.principal = _found.name and t.revoked_at is null;
             update agent.principal p set links_of = session_user where p.tenant = _found.tenant and p.name = _found.name;
