@@ -423,6 +423,11 @@ begin
     perform agent_internal.check_streamed(new.relation, new.ordering_key, 'ordering_key');
     perform agent_internal.check_streamed(new.relation, array(select value from jsonb_each_text(new.bind)), 'bind');
     if new.tenant_column is not null then
+        if (agent_internal.identity()).named then  -- it is of one tenant, and would be the agent in all of them
+            raise exception 'tenant: principal "%" is of tenant "%", and rows could name another one',
+                agent.current_principal(), agent.current_tenant()
+                using errcode = '42501', hint = 'Leave out tenant, or let the operator attach the agent.';
+        end if;
         perform agent_internal.check_columns(new.relation, array[new.tenant_column], 'tenant');
         perform agent_internal.check_streamed(new.relation, array[new.tenant_column], 'tenant');
         if 'delete' = any (new.ops) and new.tenant_column <> all (agent_internal.identity_columns(new.relation)) then
