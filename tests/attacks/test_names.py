@@ -216,7 +216,7 @@ async def test_an_agent_of_before_calls_nothing_as_a_person(
     assert "has the name of a principal" in str(said)
 
 
-@pytest.mark.parametrize("how", ["threads", "table"])
+@pytest.mark.parametrize("how", ["threads", "table", "workflow"])
 async def test_who_may_not_change_an_agent_does_not_attach_it(
     conn: AsyncConnection, dsn: str, how: str
 ) -> None:
@@ -224,6 +224,8 @@ async def test_who_may_not_change_an_agent_does_not_attach_it(
     attach_ = {
         "threads": "select agent.attach_to_threads('sarah', name => %s)",
         "table": "select agent.attach('t', 'agent=sarah, name=' || %s)",
+        "workflow": 'select agent.create_workflow(%s, \'[{"name": "a", "kind": "model",'
+        ' "agent": "sarah"}]\')',
     }[how]
     async with role(conn) as ada, role(conn) as eve:
         await run_all(
@@ -238,5 +240,5 @@ async def test_who_may_not_change_an_agent_does_not_attach_it(
             assert ada in message_of(error)
             await value(own, attach_, "second")
             await run_all(conn, "delete from agent.attachment where name = 'second'")
-            await value(conn, attach_, "of the operator")
+            await value(conn, attach_, "operators")
         await run_all(conn, "delete from agent.attachment")

@@ -260,7 +260,7 @@ ELSEWHERE = {
 # Another policy of the table can hide the same row: it asks for a role, which a token without the
 # scope does not have, or for a row of another table.
 COVERS = {
-    "reading": frozenset({"member", "reader", "auditor", "of_its_session", "judged"}),
+    "reading": frozenset({"member", "reader", "auditor", "of_its_session"}),
     "tenant": frozenset({"of_its_session"}),
 }
 

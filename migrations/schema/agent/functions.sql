@@ -79,6 +79,18 @@ begin
 end;
 $$;
 
+-- Who may not change an agent makes no node of a workflow of it: see agent_internal.check_use().
+create or replace function agent_internal.check_agents_of_nodes()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.check_use(new.tenant, n ->> 'agent') from jsonb_array_elements(new.source -> 'nodes') n where n ? 'agent';
+    return null;
+end;
+$$;
+
 -- Why an agent does not act under its name, which is cut as those of principals are: a person or a service has it, and the agent would act as that one; NULL: it can.
 create or replace function agent_internal.name_refusal(_tenant text, _agent text)
     returns text

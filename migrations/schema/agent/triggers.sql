@@ -35,3 +35,6 @@ create trigger check_name before insert or update of tenant, name on agent.agent
 
 create trigger check_principal_name before insert or update of tenant, name, kind on agent.principal
     for each row when (new.kind <> 'agent') execute function agent_internal.check_principal_name();
+
+create trigger check_agents_of_nodes after insert on agent.workflow_version
+    for each row execute function agent_internal.check_agents_of_nodes();

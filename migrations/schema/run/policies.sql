@@ -20,7 +20,9 @@ create policy tenant on agent_internal.merged_change
 create policy reading on agent_internal.merged_change as restrictive for select using ((select agent_internal.may_read()));
 create policy judged on agent_internal.merged_change as restrictive for select
     using ((select agent_internal.all_tenants() or agent_internal.has_owner_rights())
-           or exists (select from agent.run r where r.id = merged_change.run_id));
+           or not change ?| '{new,old}'
+           or attachment_id <> all ((select agent_internal.guarded_attachments())::bigint[])
+           or agent_internal.was_shown(run_id));
 
 alter table agent_internal.deferred_change enable row level security, force row level security;
 create policy tenant on agent_internal.deferred_change
