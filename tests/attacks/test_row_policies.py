@@ -245,6 +245,7 @@ CASES: dict[str, Callable[[str], Case]] = {
 # Policies of writing, and of functions with the owner's rights: where they are tested.
 ELSEWHERE = {
     "append": "tests/integration/audit/test_audit.py",
+    "judged": "tests/attacks/test_rows_of_others.py",
     "kept": "tests/integration/threads/test_threads.py",
     "of_definers": "tests/attacks/test_functions.py",
     "of_no_code": "tests/attacks/test_member_reads.py",

@@ -3,11 +3,15 @@
 import json
 
 import pytest
+from psycopg import AsyncConnection
 
 from tests.attacks.test_functions import FUNCTIONS, application
 from tests.attacks.test_matrix import OWN, Stage, attempt, calls, names_in, some, stage
-from tests.helpers.database import rows, session, value
-from tests.helpers.people import token_of
+from tests.helpers.database import refused, role, rows, run_all, session, value
+from tests.helpers.people import acting, person, token_of
+from tests.helpers.people import application as application_of
+from walagent.console.sessions import exchange, make_code
+from walagent.http.exchange import RefusedError
 from walagent.message import Json
 
 __all__ = ["application", "stage"]
@@ -85,3 +89,50 @@ async def test_a_token_to_read_changes_nothing(stage: Stage, application: str, m
                 json.dumps(row),
             )
     assert set(changed) == set()
+
+
+LABELLED = """
+select token from agent.create_token('ann', 'console link', '{read}', now() + interval '5 min')
+"""
+
+
+async def test_a_token_that_administers_makes_no_link(conn: AsyncConnection, dsn: str) -> None:
+    """A label is free: by one, no code is exchanged for a session with other scopes."""
+    await person(conn, "ann", "admin")
+    token = await token_of(conn, "ann", "read", "admin")
+    async with application_of(conn, dsn) as app:
+        async with app.transaction():
+            await app.execute("select agent.act_as(%s)", [token])
+            code = await value(app, LABELLED)
+        with pytest.raises(RefusedError):
+            async with conn.transaction():
+                await exchange(conn, str(code))
+        async with acting(app, token):
+            await refused(
+                app, "select code from agent_internal.make_link('5 minutes')", state="42501"
+            )
+
+
+async def test_a_login_that_is_no_admin_makes_no_link(conn: AsyncConnection, dsn: str) -> None:
+    """What the login may not do, its principal would do on the page."""
+    async with role(conn) as login:
+        await run_all(
+            conn,
+            f"select agent.grant_viewer('{login}');"
+            f"select agent.create_principal('ann', login => '{login}');"
+            "select agent.grant_role('ann', 'approver')",
+        )
+        async with session(dsn, user=login) as own:
+            code = await value(own, LABELLED)
+            await refused(
+                own, "select code from agent_internal.make_link('5 minutes')", state="42501"
+            )
+            with pytest.raises(RefusedError):
+                async with conn.transaction():
+                    await exchange(conn, str(code))
+            await run_all(conn, "select agent.grant_role('ann', 'admin')")
+            async with own.transaction():
+                made = await make_code(own)
+        async with conn.transaction():
+            assert await exchange(conn, made.text)
+        await run_all(conn, "update agent.principal set login = null")

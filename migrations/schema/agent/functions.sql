@@ -19,14 +19,8 @@ create or replace function agent_internal.count_version()
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
-declare
-    _other agent.attachment;
 begin
-    select * into _other from agent.attachment a where a.tenant = old.tenant and a.agent = old.name and not agent_internal.may_change(a.attached_by) limit 1;
-    if found then
-        raise exception 'agent "%" is used by attachment "%", which belongs to role "%"', old.name, _other.name, _other.attached_by
-            using errcode = '42501', hint = format('Connect as %I, as a member of it, or as the owner of the schema.', _other.attached_by);
-    end if;
+    perform agent_internal.check_use(old.tenant, old.name);
     new.version := old.version + 1;
     new.updated_at := now();
     return new;
@@ -81,6 +75,61 @@ begin
             raise exception 'agent "%": examples: expected {"text": "...", "tool": "...", "arguments": {...}}', new.name using errcode = 'WA010';
         end if;
     end loop;
+    return new;
+end;
+$$;
+
+-- Who may not change an agent makes no node of a workflow of it: see agent_internal.check_use().
+create or replace function agent_internal.check_agents_of_nodes()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.check_use(new.tenant, n ->> 'agent') from jsonb_array_elements(new.source -> 'nodes') n where n ? 'agent';
+    return null;
+end;
+$$;
+
+-- Why an agent does not act under its name, which is cut as those of principals are: a person or a service has it, and the agent would act as that one; NULL: it can.
+create or replace function agent_internal.name_refusal(_tenant text, _agent text)
+    returns text
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('agent "%s" has the name of a principal of kind %s', _agent, p.kind)
+      from agent.principal p where p.tenant = _tenant and p.name = _agent::name and p.kind <> 'agent'
+$$;
+
+create or replace function agent_internal.check_name()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _refusal constant text := agent_internal.name_refusal(new.tenant, new.name);
+begin
+    if _refusal is not null then
+        raise exception '%', _refusal using errcode = 'WA013', detail = 'Its tools would act as that one.', hint = 'Use another name.';
+    end if;
+    return new;
+end;
+$$;
+
+-- The other way round.
+create or replace function agent_internal.check_principal_name()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if exists (select from agent.agent g where g.tenant = new.tenant and g.name::name = new.name) then
+        raise exception 'agent "%" has the name of the new principal of kind %', new.name, new.kind
+            using errcode = 'WA020', detail = 'Its tools would act as that one.', hint = 'Use another name.';
+    end if;
     return new;
 end;
 $$;

@@ -29,3 +29,12 @@ create trigger check_parameters before insert or update of parameters on agent.a
 
 create trigger check_examples before insert or update of examples on agent.agent
     for each row when (jsonb_typeof(new.examples) = 'array') execute function agent_internal.check_examples();
+
+create trigger check_name before insert or update of tenant, name on agent.agent
+    for each row execute function agent_internal.check_name();
+
+create trigger check_principal_name before insert or update of tenant, name, kind on agent.principal
+    for each row when (new.kind <> 'agent') execute function agent_internal.check_principal_name();
+
+create trigger check_agents_of_nodes after insert on agent.workflow_version
+    for each row execute function agent_internal.check_agents_of_nodes();

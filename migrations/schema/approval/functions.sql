@@ -115,7 +115,26 @@ begin
 end;
 $$;
 
--- Who started a run: who asked or wrote the event, otherwise who attached the agent.
+-- The principals that act as a role: of its login; of a role that is no login, those of its members, and itself.  A login of
+-- no principal acts under its own name.
+create or replace function agent_internal.principals_of(_role name)
+    returns setof name
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive acting (oid, name, logs_in) as (
+        select r.oid, r.rolname, r.rolcanlogin from pg_roles r where r.rolname = _role
+        union
+        select r.oid, r.rolname, r.rolcanlogin
+          from acting a join pg_auth_members m on m.roleid = a.oid join pg_roles r on r.oid = m.member
+         where not a.logs_in
+    ), named (name) as (select a.name from acting a union select _role)  -- it might have been dropped
+    select distinct coalesce(l.principal, n.name) from named n left join agent_internal.login l on l.login = n.name order by 1
+$$;
+
+-- Who started a run: who asked or wrote the event, otherwise who attached the agent: the principal of the login, or the
+-- members of a role that is no login, which each of them can set.
 create or replace function agent_internal.requesters_of(_run agent.run)
     returns name[]
     language sql
@@ -134,7 +153,8 @@ as $$
     ), known (names) as (
         select array_agg(a.name::name order by a.name) from author a where a.name is not null
     )
-    select coalesce(k.names, array(select (v.definition ->> 'attached_by')::name from agent.attachment_version v
+    select coalesce(k.names, array(select r.name from agent.attachment_version v
+                                          cross join agent_internal.principals_of((v.definition ->> 'attached_by')::name) r (name)
                                     where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version))
       from known k
 $$;
@@ -220,7 +240,8 @@ $$;
 -- Check a decision, with the rights of the role that decides.
 --
 -- Only roles with grant_approver decide, and of principals those with the role approver.  The agent cannot, nor can the
--- role that it runs as, or a login of that role that has set another one; nor, with four_eyes, who started the run.
+-- role that it runs as, a login of that role that has set another one, or a principal of that login by a token; nor, with
+-- four_eyes, who started the run.
 -- Approvals end without a decision only if they expire (agent_internal.tick()) or their run is cancelled (agent.cancel(),
 -- with the owner's rights).
 create or replace function agent_internal.check_decision()
@@ -250,7 +271,7 @@ begin
         if old.expires_at <= agent_internal.now() then
             raise exception 'approval % has expired', old.id using errcode = 'WA005';
         end if;
-        if exists (select from pg_roles where rolname = old.run_as and rolname in (current_user, session_user) and not rolsuper) then
+        if exists (select from pg_roles where rolname = old.run_as and rolname in (current_user, session_user, agent_internal.own_login()) and not rolsuper) then
             raise exception 'role "%" cannot decide calls of an agent that runs as it', old.run_as
                 using errcode = 'WA006', hint = 'Let another role with grant_approver decide.';
         elsif agent_internal.is_agent() then

@@ -20,6 +20,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.expire_approvals()', 'execute', '{runner}'),
     ('function', 'agent_internal.insert_approval(agent.run, text, text, jsonb, name, interval)', 'execute', '{runner}'),
     ('function', 'agent_internal.is_agent()', 'execute', '{runner,approver}'),
+    ('function', 'agent_internal.principals_of(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.requesters_of(agent.run)', 'execute', '{runner}'),
     ('function', 'agent_internal.risk_rank(text)', 'execute', '{runner,viewer}');
 

@@ -159,6 +159,25 @@ begin
 end;
 $$;
 
+-- Who may not change an agent may not attach it either: what a table says would be done as that agent, with what it remembers.
+create or replace function agent_internal.check_use(_tenant text, _agent text)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _other agent.attachment;
+begin
+    select * into _other from agent.attachment a
+     where a.tenant = _tenant and a.agent = _agent and not agent_internal.may_change(a.attached_by) limit 1;
+    if found then
+        raise exception 'agent "%" is used by attachment "%", which belongs to role "%"', _agent, _other.name, _other.attached_by
+            using errcode = '42501', hint = format('Connect as %I, as a member of it, or as the owner of the schema.', _other.attached_by);
+    end if;
+end;
+$$;
+
 -- Store the new version and update the publication, with the rights of the schema's owner.  No other role may execute
 -- this function, so it cannot be a trigger of another table.  In a trial the table is not published: that locks it, and
 -- the transaction lasts as long as a model takes.
@@ -375,6 +394,9 @@ begin
         new.version := 1;
         new.search_path := coalesce(new.search_path, agent_internal.path_of(_schemas));
     end if;
+    if _op = 'INSERT' or new.agent <> old.agent then
+        perform agent_internal.check_use(new.tenant, new.agent);
+    end if;
     if not exists (select from pg_catalog.pg_roles r where r.rolname = new.run_as) then
         raise exception 'run_as: role "%" does not exist', new.run_as
             using errcode = '42704', hint = format('Run create role %I, or set another run_as.', new.run_as);
@@ -401,6 +423,11 @@ begin
     perform agent_internal.check_streamed(new.relation, new.ordering_key, 'ordering_key');
     perform agent_internal.check_streamed(new.relation, array(select value from jsonb_each_text(new.bind)), 'bind');
     if new.tenant_column is not null then
+        if (agent_internal.identity()).named then  -- it is of one tenant, and would be the agent in all of them
+            raise exception 'tenant: principal "%" is of tenant "%", and rows could name another one',
+                agent.current_principal(), agent.current_tenant()
+                using errcode = '42501', hint = 'Leave out tenant, or let the operator attach the agent.';
+        end if;
         perform agent_internal.check_columns(new.relation, array[new.tenant_column], 'tenant');
         perform agent_internal.check_streamed(new.relation, array[new.tenant_column], 'tenant');
         if 'delete' = any (new.ops) and new.tenant_column <> all (agent_internal.identity_columns(new.relation)) then

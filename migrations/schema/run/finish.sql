@@ -11,6 +11,31 @@ begin
 end;
 $$;
 
+-- What is left of a change when its agent may not see the row.
+create or replace function agent_internal.without_row(_change jsonb)
+    returns jsonb
+    language sql
+    immutable
+return (select jsonb_object_agg(e.key, e.value) from jsonb_each(_change) e where e.key in ('op', 'schema', 'table'));
+
+-- The role of a skipped run cannot see the row, or it is gone: then the key still says which one it was.
+create or replace function agent_internal.drop_row()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    new.change := agent_internal.without_row(new.change);
+    if (select agent_internal.is_guarded(v.definition) from agent.attachment_version v
+         where v.attachment_id = new.attachment_id and v.version = new.attachment_version) is not false then
+        new.key := null;
+        new.ordering_key := null;
+    end if;
+    update agent_internal.merged_change m set change = agent_internal.without_row(m.change) where m.run_id = new.id;
+    return new;
+end;
+$$;
+
 -- Record the last reply and end the run, in one round trip.  Ending it comes first, as the fence.
 --
 -- Args: _call: as in agent_internal.record_step().

@@ -86,6 +86,63 @@ as $$
 $$;
 comment on function agent_internal.waiting_runs(text, text) is 'How many runs wait for a budget';
 
+-- Whether the caller sees all changes of its tenant: it decides what is done with them, or executes it.
+create or replace function agent_internal.sees_changes()
+    returns boolean
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _me constant record := agent_internal.identity();
+begin
+    if _me.named then
+        return exists (select from agent.role_grant g
+                        where g.tenant = _me.tenant and g.principal = _me.principal and g.role in ('approver', 'admin')
+                          and (g.expires_at is null or g.expires_at > agent_internal.now()));
+    end if;
+    return has_function_privilege(session_user, 'agent.approve(bigint)', 'execute')
+        or has_table_privilege(session_user, 'agent.run', 'insert');  -- who executes runs can become each agent's role
+end;
+$$;
+comment on function agent_internal.sees_changes() is 'Whether the caller sees all changes of its tenant';
+
+-- Whether policies can hide rows of the table of a definition.  Of one that is gone, nobody knows.
+create or replace function agent_internal.is_guarded(_definition jsonb)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select _definition ->> 'schema' <> 'agent' and coalesce((
+        select c.relrowsecurity from pg_class c join pg_namespace n on n.oid = c.relnamespace
+         where n.nspname = _definition ->> 'schema' and c.relname = _definition ->> 'table'), true)
+$$;
+
+-- The attachments whose rows policies can hide from the caller, also those that were detached.
+create or replace function agent_internal.guarded_attachments()
+    returns bigint[]
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select case when not agent_internal.sees_changes() then array(
+        select distinct v.attachment_id from agent.attachment_version v where agent_internal.is_guarded(v.definition)) else '{}' end
+$$;
+comment on function agent_internal.guarded_attachments() is 'The attachments whose rows policies can hide from the caller';
+
+-- Whether the agent was shown the change of a run, which its role can see.
+create or replace function agent_internal.was_shown(_run bigint)
+    returns boolean
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$ select exists (select from agent.step s where s.run_id = _run and s.kind not in ('note', 'error')) $$;
+comment on function agent_internal.was_shown(bigint) is 'Whether the agent of a run was shown its change';
+
 -- The columns of each attachment's table that the caller's own login can read, by attachment; NULL: it sees all changes.
 create or replace function agent_internal.readable()
     returns jsonb
@@ -97,14 +154,7 @@ as $$
 declare
     _me constant record := agent_internal.identity();
 begin
-    if _me.named then
-        if exists (select from agent.role_grant g
-                    where g.tenant = _me.tenant and g.principal = _me.principal and g.role in ('approver', 'admin')
-                      and (g.expires_at is null or g.expires_at > agent_internal.now())) then
-            return null;
-        end if;
-    elsif has_function_privilege(session_user, 'agent.approve(bigint)', 'execute')
-          or has_table_privilege(session_user, 'agent.run', 'insert') then  -- who executes runs can become each agent's role
+    if agent_internal.sees_changes() then
         return null;
     end if;
     return (
@@ -114,7 +164,7 @@ begin
                       and has_column_privilege(l.oid, c.oid, t.attnum, 'select'))), '{}')
           from agent.attachment a
                join pg_class c on c.oid = a.relation
-               join pg_roles l on l.rolname = agent_internal.login_of(_me.tenant, _me.principal)
+               join pg_roles l on l.rolname = agent_internal.own_login()
          where (a.tenant = _me.tenant or agent_internal.all_tenants())
            and has_schema_privilege(l.oid, c.relnamespace, 'usage')
            -- A policy cannot judge a row of the past.

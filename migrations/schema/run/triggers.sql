@@ -25,3 +25,6 @@ create trigger inherit_tenant before insert on agent_internal.deferred_change
 
 create trigger inherit_tenant before insert on agent_internal.cancel_request
     for each row execute function agent_internal.inherit_tenant('run');
+
+create trigger drop_row before update of state on agent.run
+    for each row when (new.state = 'skipped' and new.kind = 'agent') execute function agent_internal.drop_row();

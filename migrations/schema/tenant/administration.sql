@@ -333,6 +333,8 @@ as $$ select 'wla_' || translate(encode(uuid_send(gen_random_uuid()) || uuid_sen
 
 -- Create a token, as an admin.  It is returned once: only its digest is stored.
 --
+-- With a token of a principal that has a login, one changes agents as that login: only who can become it creates one.
+--
 -- A login can also create one for itself that only reads and expires within 12 hours; who acts by a token cannot, or a
 -- token that was stolen would outlive its revocation.
 create or replace function agent.create_token(
@@ -347,6 +349,7 @@ as $$
 declare
     _own   constant text[] := (agent_internal.identity()).scopes;
     _known constant text[] := '{read,post,approve,develop,admin}';
+    _login constant name := agent_internal.login_of(tenant, principal);
     _for_itself constant boolean := nullif(current_setting('walagent.identity', true), '') is null and scopes = '{read}'
         and (tenant, principal) = (agent.current_tenant(), agent.current_principal())
         and expires_at <= agent_internal.now() + interval '12 hours';
@@ -358,6 +361,11 @@ begin
             hint = 'Enable it with: walagent tenants principals enable NAME';
     end if;
     perform agent_internal.check_expiry(expires_at);
+    if _login is not null and not agent_internal.is_operator()
+       and agent_internal.may_become((select r.oid from pg_roles r where r.rolname = agent_internal.own_login()), _login) is not true then
+        raise exception 'a token of principal "%" acts as login "%", which the caller cannot become', principal, _login
+            using errcode = '42501', hint = format('As the operator, run select token from agent.create_token(%L, tenant => %L).', principal, tenant);
+    end if;
     if scopes is null or not scopes <@ _known then
         raise exception 'invalid scopes: %', coalesce(scopes::text, 'NULL') using errcode = 'WA020',
             hint = 'Scopes are read, post, approve, develop and admin; none: all that the principal may do.';

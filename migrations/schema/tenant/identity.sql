@@ -210,18 +210,34 @@ end;
 $$;
 comment on function agent_internal.act_as_principal(text, text, text[], timestamp with time zone) is 'Act as the principal of a signed token, which the daemon has verified';
 
--- The login of a principal.  In the tenant default, a login without a principal acts under its own name.
+-- The login whose privileges bound what the tokens of a principal do; NULL: none.  A name gives no login: who names
+-- principals would choose one.
 create or replace function agent_internal.login_of(_tenant text, _principal name)
     returns name
     language sql
     stable
-    return coalesce(
-        (select p.login from agent.principal p where p.tenant = _tenant and p.name = _principal),
-        case when _tenant = 'default'
-                  and exists (select from pg_catalog.pg_roles r where r.rolname = _principal and r.rolcanlogin)
-                  and not exists (select from agent_internal.login l where l.login = _principal)
-             then _principal end);
-comment on function agent_internal.login_of(text, name) is 'The login of a principal';
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(p.login, p.links_of) from agent.principal p where p.tenant = _tenant and p.name = _principal
+$$;
+comment on function agent_internal.login_of(text, name) is 'The login whose privileges bound what the tokens of a principal do';
+
+-- The same of the caller.  A login of no principal acts under its own name, in its own session.
+create or replace function agent_internal.own_login()
+    returns name
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _me constant record := agent_internal.identity();
+begin
+    return case when _me.named then agent_internal.login_of(_me.tenant, _me.principal) else _me.principal end;
+end;
+$$;
+comment on function agent_internal.own_login() is 'The login whose privileges bound what the caller does';
 
 -- How the caller can ask questions over this session's login: which login it has, and whether that login can become a role.
 --
@@ -235,10 +251,8 @@ create or replace function agent_internal.asking(_role name, out login name, out
     set search_path = pg_catalog, pg_temp
     set standard_conforming_strings = on
 as $$
-declare
-    _me    constant record := agent_internal.identity();
 begin
-    login := agent_internal.login_of(_me.tenant, _me.principal);
+    login := agent_internal.own_login();
     is_own := coalesce(login = session_user, false);
     may := login is not null and coalesce((select agent_internal.may_become(l.oid, _role) from pg_roles l where l.rolname = login), false);
     bypasses := (select r.rolsuper or r.rolbypassrls from pg_roles r where r.rolname = session_user);

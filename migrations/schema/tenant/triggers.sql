@@ -11,7 +11,7 @@ create trigger apply_tenant_policy
 create trigger keep_logins after insert or update or delete on agent.principal for each row execute function agent_internal.keep_logins();
 
 create trigger audit_change after insert or update or delete on agent.principal
-    for each row execute function agent_internal.audit_change('principal', 'name', 'kind,login,active');
+    for each row execute function agent_internal.audit_change('principal', 'name', 'kind,login,links_of,active');
 
 create trigger audit_change after insert or update or delete on agent.role_grant
     for each row execute function agent_internal.audit_change('role_grant', 'principal,role', 'expires_at');

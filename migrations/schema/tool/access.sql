@@ -169,7 +169,8 @@ begin
     end if;
     perform agent_internal.assume(_tenant, coalesce(_def ->> 'agent', 'walagent'));
     _who := agent_internal.acting_for(_run, _def);
-    _reason := agent_internal.grant_refusal(_tenant, _who.principal, _who.named, _made ->> 'name', _arguments);
+    _reason := coalesce(agent_internal.name_refusal(_tenant, _def ->> 'agent'),
+                        agent_internal.grant_refusal(_tenant, _who.principal, _who.named, _made ->> 'name', _arguments));
     if _reason is not null then
         _verdict := jsonb_build_object('action', 'deny', 'reason', _reason);
     elsif _tool ->> 'kind' = 'http' then

@@ -36,6 +36,9 @@ begin
     perform agent_internal.limit_lock_waits();
     _scope := agent_internal.scope_of(_run);
     perform agent_internal.assume(_scope.tenant, _scope.agent);
+    if agent_internal.name_refusal(_scope.tenant, _scope.agent) is not null then
+        raise exception '%', agent_internal.name_refusal(_scope.tenant, _scope.agent) using errcode = 'WA024';
+    end if;
 end;
 $$;
 comment on function agent_internal.begin_builtin(bigint, bigint) is 'Begin the transaction of a built-in tool, as the agent of the run';

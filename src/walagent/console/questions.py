@@ -13,6 +13,7 @@ from walagent.ask.health import Health
 from walagent.ask.options import Options
 from walagent.config import AskSettings
 from walagent.config.dsn import Logins, Places
+from walagent.console.sessions import login_statement
 from walagent.domain.tenant import Actor
 from walagent.http.exchange import RefusedError
 from walagent.http.shares import Shares
@@ -20,7 +21,7 @@ from walagent.message import Json
 
 _WHO: Final = """
 select login, is_own, may, bypasses, reads_login, agent.has_scope('post') as writes,
-       agent.current_principal()::text as principal,
+       agent.current_tenant() as tenant, agent.current_principal()::text as principal,
        exists (select from pg_catalog.pg_roles r where r.rolname = %(role)s) as is_made
   from agent_internal.asking(%(role)s)
 """
@@ -48,7 +49,9 @@ class PageQuestions:
         """
         role = self._settings.role
         row = await (await conn.execute(_WHO, {"role": role})).fetchone()
-        login, is_own, may, bypasses, reads_login, writes, principal, is_made = row or (None,) * 8
+        login, is_own, may, bypasses, reads_login, writes, tenant, principal, is_made = row or (
+            (None,) * 9
+        )
         if not writes:
             raise RefusedError(403, "the token of this session is for reading", "42501")
         if login is None:
@@ -56,7 +59,7 @@ class PageQuestions:
                 403,
                 f'principal "{principal}" has no login, whose privileges bound what it can ask',
                 "42501",
-                f'Set column login of its row in agent.principal to a member of role "{role}".',
+                f'{login_statement(tenant, principal)} LOGIN is a member of role "{role}".',
             )
         if not is_made:
             raise RefusedError(

@@ -16,8 +16,6 @@ from walagent.http.signed_tokens import FindIdentity, SignedTokenError
 from walagent.store.install.removal import CREATED
 from walagent.store.sessions.acting import identity_of_token
 
-CODE: Final = "console link"  # the label of codes
-SESSION: Final = "console session"
 HOURS: Final = 12
 _MINUTES: Final = 5
 _UNKNOWN: Final = "WA018"
@@ -57,38 +55,11 @@ class Code:
 async def make_code(conn: Connection) -> Code:
     """Create a code for the principal of this login; call within a transaction.
 
-    A login without a principal, such as that of the embedded server, may do everything: it gets a
-    principal of its name that is an admin.
+    An operator's login without a principal, such as that of the embedded server, may do everything:
+    it gets a principal of its name that is an admin.
     """
-    row = await _one(conn, "select agent.current_principal(), agent.current_tenant()")
-    principal, tenant = row
-    await conn.execute(
-        """
-        select agent.create_principal(%(name)s, tenant => %(tenant)s)
-         where not exists (select from agent.principal
-                            where (tenant, name) = (%(tenant)s, %(name)s))
-        """,
-        {"name": principal, "tenant": tenant},
-    )
-    granted = await conn.execute(
-        """
-        select agent.grant_role(%(name)s, 'admin', tenant => %(tenant)s)
-         where not exists (select from agent_internal.login where login = session_user)
-           and not exists (select from agent.role_grant
-                            where (tenant, principal, role) = (%(tenant)s, %(name)s, 'admin'))
-        """,
-        {"name": principal, "tenant": tenant},
-    )
-    token = await _one(
-        conn,
-        "select token from agent.create_token(%s, %s, '{read}', now() + make_interval(mins => %s),"
-        " tenant => %s)",
-        principal,
-        CODE,
-        _MINUTES,
-        tenant,
-    )
-    return Code(str(token[0]), f"{tenant}/{principal}" if granted.rowcount else None)
+    made = "select code, granted from agent_internal.make_link(make_interval(mins => %s))"
+    return Code(*await _one(conn, made, _MINUTES))
 
 
 async def exchange(conn: Connection, code: str) -> str:
@@ -135,8 +106,8 @@ async def leave(conn: Connection, token: str) -> None:
     await act_as(conn, token)
     await conn.execute(
         "select agent.revoke_token(id) from agent.token"
-        " where digest = sha256(convert_to(%s, 'utf8')) and label = %s",
-        (token, SESSION),
+        " where digest = sha256(convert_to(%s, 'utf8')) and purpose = 'session'",
+        (token,),
     )
 
 
@@ -144,9 +115,8 @@ async def leave_all(conn: Connection) -> int:
     """Revoke all sessions and codes that this login may revoke; call within a transaction."""
     found = await conn.execute(
         "select agent.revoke_token(id) from agent.token"
-        " where label = any (%s) and revoked_at is null"
+        " where purpose in ('link', 'session') and revoked_at is null"
         " and (expires_at is null or expires_at > now())",
-        ([SESSION, CODE],),
     )
     return found.rowcount
 
@@ -225,6 +195,13 @@ async def acting_role(conn: Connection) -> str | None:
     return str(name)
 
 
+def login_statement(tenant: object, principal: object) -> str:
+    """Return what the operator runs so that a principal has a login."""
+    statement = SQL("update agent.principal set login = 'LOGIN' where (tenant, name) = ({}, {});")
+    text = statement.format(Literal(tenant), Literal(principal)).as_string()
+    return f"As the operator, run: {text}"
+
+
 async def other_login(conn: Connection) -> str | None:
     """Return the login of the principal; None: it is that of this session, which acts from now on.
 
@@ -235,16 +212,16 @@ async def other_login(conn: Connection) -> str | None:
     """
     row = await _one(
         conn,
-        "select login::text, is_own, agent.current_principal()::text"
+        "select login::text, is_own, agent.current_tenant(), agent.current_principal()::text"
         " from agent_internal.asking('')",
     )
-    login, is_own, principal = row
+    login, is_own, tenant, principal = row
     if login is None:
         raise RefusedError(
             403,
             f'principal "{principal}" has no login, whose privileges bound what it can change',
             "42501",
-            "Set column login of its row in agent.principal.",
+            login_statement(tenant, principal),
         )
     if not is_own:
         return str(login)

@@ -17,6 +17,7 @@ from psycopg import AsyncConnection
 from walagent.config import Config
 from walagent.config.dsn import Logins
 from walagent.console.declared import PREFIX, declared_mutations
+from walagent.console.sessions import login_statement
 from walagent.domain.tenant import Actor
 from walagent.http.exchange import RefusedError
 from walagent.http.shares import Shares
@@ -100,7 +101,7 @@ class PageTrials:
                 403,
                 f'principal "{principal}" has no login, whose privileges bound what it can try',
                 "42501",
-                "Set column login of its row in agent.principal.",
+                login_statement(tenant, principal),
             )
         for needed, has in ((owner, changes), (run_as, becomes)):
             if not has:

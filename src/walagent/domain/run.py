@@ -91,6 +91,11 @@ class Claim:
         """Return whether the evaluation is deferred; not if a person has requeued the run."""
         return bool(self.change.get("deferred")) and not self.steps
 
+    @property
+    def was_shown(self) -> bool:
+        """Return whether a model was shown the change: a run can fail, or be requeued, before."""
+        return any(step.kind not in {StepKind.NOTE, StepKind.ERROR} for step in self.steps)
+
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:

@@ -15,6 +15,7 @@ from tests.helpers.people import person, token_of
 from walagent.config import AskSettings
 from walagent.config.dsn import Logins, Places
 from walagent.console.questions import PageQuestions
+from walagent.console.sessions import exchange, make_code
 from walagent.http.exchange import RefusedError
 from walagent.http.shares import NOBODY
 from walagent.message import Json
@@ -103,7 +104,8 @@ async def test_a_superuser_asks_for_nobody_else(
 ) -> None:
     """Row-level security does not apply to it; for its own principal it asks, as in a terminal."""
     ann = await person(conn, "ann")
-    mine = await person(conn, conn.info.user)
+    async with conn.transaction():
+        mine = await exchange(conn, (await make_code(conn)).text)
     async with served(conn, tmp_path) as (reader, _), role(conn) as login:
         await run_all(conn, LOGIN.format(login, "ann") + f"; grant {reader} to {login}")
         assert "row-level security" in str(await refusal(dsn, "", reader, ann))

@@ -17,8 +17,8 @@ export function RefusalNotice({ refusal, agent }: { refusal: Refusal; agent: str
   if (refusal === "login")
     return (
       <Notice tone="info" icon="lock">
-        You may develop agents, but your principal has no login, whose privileges bound what you can change. An admin
-        can set it: <code>update agent.principal set login = NAME where name = '{me}';</code>
+        You may develop agents, but your principal has no login, whose privileges bound what you can change. The
+        operator can set it: <code>update agent.principal set login = 'LOGIN' where name = '{me}';</code>
       </Notice>
     );
   if (refusal === "owner")

@@ -37,7 +37,7 @@ class _Opener:
             if isinstance(evaluated, End):
                 return evaluated
             run = evaluated
-        if await self._visibility.allows(run, begun=bool(run.claim.steps)):
+        if await self._visibility.allows(run, begun=run.claim.was_shown):
             return run
         async with self._pool.connection() as conn:
             await attachments.check_drift(conn, run.claim)

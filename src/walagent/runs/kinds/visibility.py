@@ -28,7 +28,7 @@ class Visibility:
         """Whether the role can see the row of the run's change.
 
         Args:
-            begun: the run has steps, so that it was shown the row; only the role is checked.
+            begun: the model was shown the row; only the role is checked.
 
         Raises (as a PostgreSQL error):
             RoleRefusedError: see `store.tool_calls.check_reader`.
