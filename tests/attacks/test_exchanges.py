@@ -1,5 +1,6 @@
 """What is judged is what is executed, though its owner gives another thing its name meanwhile."""
 
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,11 +18,9 @@ grant usage, update on sequence lair.loot to public;
 """
 # Who exchanges has CREATE on the database.
 SCHEMAS = """
-begin;
 alter schema spy rename to other;
 alter schema spy2 rename to spy;
 alter schema other rename to spy2;
-commit;
 """
 
 
@@ -43,7 +42,8 @@ class Eve:
                 for statement in cycle(statements):
                     if done.is_set():
                         return
-                    conn.execute(statement.encode())
+                    with suppress(psycopg.Error):  # a deadlock with who works: the next may do
+                        conn.execute(statement.encode())
 
         thread = threading.Thread(target=exchange)
         thread.start()
@@ -100,7 +100,73 @@ def test_an_extension_of_somebody_is_not_called_to_recall_memories(
     remembered = "insert into agent.memory (agent, key, value) values ('helper', 'tea', '1')"
     conn.execute(remembered.encode())
     with eve.exchanging([SCHEMAS]):
-        for _ in range(300):
+        for _ in range(200):
             with suppress(psycopg.Error):
                 conn.execute("select * from agent.recall('helper', 'tea')")
+            assert not is_taken(conn)
+
+
+# Its table is so wide that to look at it takes a while.
+TABLES = """
+create schema spy;
+create schema spy2;
+create function lair.evil(text) returns boolean language plpgsql immutable as $$
+begin
+    if (select rolsuper from pg_catalog.pg_roles where rolname = current_user) then
+        perform pg_catalog.setval('lair.loot', 42);
+    end if;
+    return true;
+end $$;
+create domain lair.tag as text check (lair.evil(value));
+"""
+WIDE = ", ".join(f"a_column_with_a_name_that_is_long_{n} int" for n in range(300))
+ATTACH = """
+select agent.attach('spy.t', 'model=fake, on=insert, when="new.tags @> ''{urgent}''"')
+"""
+FUNCTIONS = """
+create function lair.f(text[]) returns boolean language sql immutable return true;
+create function lair.g(lair.tag[]) returns boolean language sql immutable return true;
+"""
+RENAMES = (
+    """
+    alter function lair.f(text[]) rename to h;
+    alter function lair.g(lair.tag[]) rename to f;
+    """,
+    """
+    alter function lair.f(lair.tag[]) rename to g;
+    alter function lair.h(text[]) rename to f;
+    """,
+)
+NODES = json.dumps([{"name": "a", "kind": "router"}, {"name": "b", "kind": "router"}])
+EDGES = json.dumps([{"from": "a", "to": "b", "condition": "lair.f('{urgent}')"}])
+
+
+def test_a_table_that_is_exchanged_while_a_condition_is_compiled_executes_nothing(
+    conn: psycopg.Connection, eve: Eve
+) -> None:
+    """Its column gets another type after the constant beside it was judged."""
+    tables = "".join(
+        f"create table {schema}.t (id int primary key, tags {type_}[], {WIDE});"
+        for schema, type_ in (("spy", "text"), ("spy2", "lair.tag"))
+    )
+    conn.execute(f"set role {eve.name}; {TABLES} {tables} reset role".encode())
+    conn.execute(
+        "insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake')"
+    )
+    with eve.exchanging([SCHEMAS]):
+        for _ in range(60):
+            with suppress(psycopg.Error), conn.transaction(force_rollback=True):
+                conn.execute(ATTACH.encode())
+            assert not is_taken(conn)
+
+
+def test_a_function_that_is_exchanged_while_an_edge_is_compiled_executes_nothing(
+    conn: psycopg.Connection, eve: Eve
+) -> None:
+    """Its owner needs no other right than to own what the edge calls."""
+    conn.execute(f"set role {eve.name}; {TABLES} {FUNCTIONS} reset role".encode())
+    with eve.exchanging(RENAMES):
+        for _ in range(100):
+            with suppress(psycopg.Error), conn.transaction(force_rollback=True):
+                conn.execute("select agent.create_workflow('w', %s, %s)", [NODES, EDGES])
             assert not is_taken(conn)
