@@ -183,14 +183,15 @@ create or replace function agent.process_tool_call(turn bigint, tool text, argum
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _state text;
-    _which text;
+    _state   text;
+    _which   text;
+    _context text;
 begin
     return agent_internal.process_call(
         process_tool_call.turn, process_tool_call.tool, process_tool_call.arguments, process_tool_call.call_id, process_tool_call.usage);
 exception when others or query_canceled or assert_failure then
-    get stacked diagnostics _state = returned_sqlstate, _which = constraint_name;
-    perform agent_internal.end_used_session(_state, _which);
+    get stacked diagnostics _state = returned_sqlstate, _which = constraint_name, _context = pg_exception_context;
+    perform agent_internal.end_used_session(_state, _which, _context);
     raise;
 end;
 $$;
@@ -338,14 +339,15 @@ create or replace function agent.record_tool_result(turn bigint, tool text, resu
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _state text;
-    _which text;
+    _state   text;
+    _which   text;
+    _context text;
 begin
     return agent_internal.record_call(
         record_tool_result.turn, record_tool_result.tool, record_tool_result.result, record_tool_result.is_error, record_tool_result.call_id);
 exception when others or query_canceled or assert_failure then
-    get stacked diagnostics _state = returned_sqlstate, _which = constraint_name;
-    perform agent_internal.end_used_session(_state, _which);
+    get stacked diagnostics _state = returned_sqlstate, _which = constraint_name, _context = pg_exception_context;
+    perform agent_internal.end_used_session(_state, _which, _context);
     raise;
 end;
 $$;

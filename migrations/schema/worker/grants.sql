@@ -13,7 +13,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.call_in_place(agent.run, jsonb, jsonb, text, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.cost_of_usage(text, text, integer[])', 'execute', '{runner}'),
     ('function', 'agent_internal.end_own_turn(agent.run, agent.run_state, text, jsonb)', 'execute', '{runner}'),
-    ('function', 'agent_internal.end_used_session(text, text)', 'execute', '{runner,member}'),
+    ('function', 'agent_internal.end_used_session(text, text, text)', 'execute', '{runner,member}'),
     ('function', 'agent_internal.insert_reply(agent.run, jsonb, jsonb, integer[])', 'execute', '{runner}'),
     ('function', 'agent_internal.is_member(text, name, uuid)', 'execute', '{runner}'),
     ('function', 'agent_internal.make_call(agent.run, text, jsonb, text, integer[])', 'execute', '{runner}'),

@@ -72,7 +72,7 @@ comment on function agent_internal.refuse_strangers(boolean) is 'Refuse to execu
 -- locked or opened.
 --
 -- An error of walagent has the state WA027, and what code of others raises with that state is the result of a tool.
-create or replace function agent_internal.end_used_session(_state text, _constraint text)
+create or replace function agent_internal.end_used_session(_state text, _constraint text, _context text)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -80,7 +80,8 @@ as $$
 declare
     _found record;
 begin
-    if _state = 'WA027' and _constraint <> 'used_session' then
+    if _state = 'WA027' and _constraint is distinct from 'used_session'
+       or _state <> 'WA027' and coalesce(_context, '') !~ 'agent_internal[.](make_call|record_call)[(]' then
         return;
     end if;
     select * into _found from agent_internal.stranger_of_session();
@@ -94,4 +95,4 @@ exception when insufficient_privilege then
     raise warning 'could not end the session: end it yourself, for its role is not "%"', session_user;
 end;
 $$;
-comment on function agent_internal.end_used_session(text, text) is 'End a session in which code of a stranger can have been executed';
+comment on function agent_internal.end_used_session(text, text, text) is 'End a session in which code of a stranger can have been executed';
