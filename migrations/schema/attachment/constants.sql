@@ -235,7 +235,7 @@ begin
 end;
 $$;
 
--- An expression whose constants have types, so that whoever parses it has none to find for them.
+-- An expression whose constants have types, so that there is none to find when it is parsed.
 --
 -- A constant is read as one of a type of PostgreSQL, or one that only superusers and who can act as the caller could exchange for
 -- another one.  To any other type, a text is cast, which is not executed before the expression is.
