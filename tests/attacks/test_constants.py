@@ -205,6 +205,7 @@ GOOD = (
     "'[1,2]'::int4range @> 1",
     "date '2026-01-01' < current_date and interval '1 day' > '2 hours'",
     "interval '1' day > '0'",
+    "date ( '2026-01-02' ) = date('2026-01-02') and pg_catalog.int4('7') + \"numeric\"('1') = 8",
     "timestamp with time zone '2026-01-01' at time zone 'utc' > '2025-01-01'",
     "timestamp(3) '2026-01-01 10:00' > '2025-01-01'",
     "double precision '1.5' > 1",

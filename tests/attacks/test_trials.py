@@ -1,6 +1,8 @@
 """Code of others in a trial acts for nobody but the agent, whatever the session's login is."""
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -189,3 +191,78 @@ def test_a_trigger_that_is_deferred_again_does_not_get_the_role_of_the_next_tool
     assert [step["name"] for step in steps] == ["spy_close_ticket", "query"]
     assert "SA000" not in [step.get("sqlstate") for step in steps]
     assert not steps[1]["is_error"]
+
+
+READ_LONG = """
+grant select, update on tickets to {role};
+grant usage on schema public to {role};
+grant create on database {database} to {role};
+set role {role};
+create schema lair;
+create sequence lair.loot;
+create function lair.evil(int) returns int language plpgsql immutable as $$
+begin
+    if (select rolsuper from pg_catalog.pg_roles where rolname = current_user) then
+        perform pg_catalog.setval('lair.loot', 42);
+    end if;
+    return 1;
+end $$;
+create table spy.t (a int);
+insert into spy.t select n from generate_series(1, 1500000) n;
+create function spy.close_ticket(ticket_id bigint) returns text language sql as $$
+    insert into spy.t values (1) returning 'closed'
+$$;
+reset role;
+"""
+EXCHANGED = """
+alter schema spy rename to spy2;
+create schema spy;
+create table spy.t (a int);
+create statistics spy.s on (a + lair.evil(1)) from spy.t;
+"""
+# The table was locked by the trial: it is judged, and will be read.
+LOCKED = """
+select count(*) from pg_locks
+ where mode = 'ShareUpdateExclusiveLock' and granted and relation = %s and pid <> pg_backend_pid()
+"""
+
+
+def test_a_schema_that_is_exchanged_while_a_trial_compares_executes_nothing(
+    spied: tuple[User, str],
+) -> None:
+    """What is read is the table that was judged, whatever has its name by then."""
+    user, role = spied
+    done = threading.Event()
+    exchanged: list[bool] = []
+
+    def exchange(oid: int) -> None:
+        with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+            conn.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+            while not done.is_set():
+                if conn.execute(LOCKED, [oid]).fetchone() == (0,):
+                    time.sleep(0.005)
+                    continue
+                time.sleep(0.15)
+                conn.execute(EXCHANGED.encode())
+                exchanged.append(True)
+                return
+
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(READ_LONG.format(role=role, database=conn.info.dbname).encode())
+        (oid,) = conn.execute("select 'spy.t'::regclass::oid::int8").fetchone() or (0,)
+        thread = threading.Thread(target=exchange, args=[oid])
+        thread.start()
+        try:
+            tried = user.types("try", "tickets", "--json")
+        finally:
+            done.set()
+            thread.join()
+        loot = conn.execute("select last_value, is_called from lair.loot").fetchone()
+        conn.execute(
+            sql.SQL("revoke create on database {} from {}").format(
+                sql.Identifier(conn.info.dbname), sql.Identifier(role)
+            )
+        )
+    assert tried.code == 0, tried.err
+    assert exchanged
+    assert loot == (1, False)

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from psycopg import AsyncConnection, Error, errors, sql
+from psycopg import AsyncConnection, errors, sql
 
-from tests.helpers.database import role, run_all, session, until, value
+from tests.helpers.database import refused, role, run_all, session, until, value
 from tests.integration.own_worker.rig import Desk, desk
 
 CALL = "select agent.process_tool_call(%s, 'add_note', '{\"text\": \"a\"}') ->> 'status'"
@@ -69,10 +69,10 @@ async def test_somebody_who_owns_something_stops_sql_tools_there(
     async with session(dsn, user=owner, options="-csearch_path=theirs") as other:
         await run_all(other, OWNED[kind])
     turn = await _again(place, turn)
-    with pytest.raises(errors.Error, match=owner) as refused:
+    with pytest.raises(errors.Error, match=owner) as error:
         await value(place.worker, CALL, turn)
-    assert refused.value.sqlstate == "WA027"
-    assert "thing" in str(refused.value) or "<<>>" in str(refused.value)
+    assert error.value.sqlstate == "WA027"
+    assert "thing" in str(error.value) or "<<>>" in str(error.value)
     assert await value(place.worker, ASK, turn) == "ready"  # what runs elsewhere is not concerned
 
 
@@ -91,9 +91,9 @@ async def test_who_may_act_as_the_worker_is_no_stranger(
     async with session(dsn, user=owner, options="-csearch_path=theirs") as other:
         await run_all(other, OWNED["function"])
     turn = await place.start()
-    with pytest.raises(errors.Error) as refused:
+    with pytest.raises(errors.Error) as error:
         await value(place.worker, CALL, turn)
-    hint = refused.value.diag.message_hint or ""
+    hint = error.value.diag.message_hint or ""
     await run_all(conn, hint[hint.index("grant ") :])
     assert await value(place.worker, CALL, turn) == "done"
 
@@ -107,9 +107,9 @@ async def test_a_membership_by_which_nobody_can_act_is_not_enough(
     async with session(dsn, user=owner, options="-csearch_path=theirs") as other:
         await run_all(other, OWNED["function"])
     await run_all(conn, f"grant {place.names[0]} to {owner} with set false, inherit false")
-    with pytest.raises(errors.Error, match=owner) as refused:
+    with pytest.raises(errors.Error, match=owner) as error:
         await value(place.worker, CALL, await place.start())
-    assert refused.value.sqlstate == "WA027"
+    assert error.value.sqlstate == "WA027"
 
 
 @pytest.mark.parametrize("action", ["deny", "transform"])
@@ -130,9 +130,9 @@ async def test_policies_are_not_evaluated_there_either(
         await run_all(other, OWNED["function"])
     record = "select agent.record_tool_result(%s, 'look_up', '\"x\"')"
     for statement in (record, ASK, CALL):
-        with pytest.raises(errors.Error, match=owner) as refused:
+        with pytest.raises(errors.Error, match=owner) as error:
             await value(place.worker, statement, turn)
-        assert refused.value.sqlstate == "WA027", statement
+        assert error.value.sqlstate == "WA027", statement
 
 
 async def _again(place: Desk, turn: int) -> int:
@@ -175,8 +175,115 @@ async def test_what_is_created_while_the_tool_waits_leaves_nothing(
                     " and relation = 'note'::regclass)",
                 )
                 await run_all(other, "commit")
-                with pytest.raises(Error, match=stranger):
+                with pytest.raises(errors.AdminShutdown):
                     await calling
-            assert await value(d.worker, "select lower('X')") == "x"
+            assert d.worker.closed
         finally:
             await run_all(conn, "drop schema xs cascade")
+
+
+# While the tool works.  No error takes back what was prepared.
+PREPARED = """
+create function theirs.spy() returns trigger language plpgsql as $$
+begin
+    execute 'deallocate mine';
+    execute 'prepare mine as select ''I am '' || current_user';
+    {end}
+end $$;
+create trigger spy before insert on public.note for each row execute function theirs.spy()
+"""
+ENDS = {
+    "returns": "return new;",
+    "fails": "raise exception 'a failure';",
+    "is repeatable": "raise exception 'again' using errcode = '40001';",
+    "cancels": "raise exception 'cancelled' using errcode = '57014', constraint = 'own_session';",
+    "asserts": "assert false;",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_session_ends_in_which_a_stranger_has_prepared_a_statement(
+    conn: AsyncConnection, dsn: str, end: str
+) -> None:
+    """Whatever the code does at its end: the worker goes on in another session."""
+    async with desk(conn, dsn) as d, role(conn) as stranger:
+        await run_all(
+            conn,
+            "create or replace function add_note(text text) returns text language plpgsql as $$"
+            " begin perform pg_advisory_xact_lock(4711); insert into note (text) values ($1);"
+            f" return 'noted'; end $$; grant trigger on note to {stranger};"
+            f"create schema theirs authorization {stranger};"
+            "grant usage on schema theirs to public",
+        )
+        turn = await d.start()
+        await d.worker.execute("prepare mine as select 'mine'::text")
+        async with session(dsn, user=stranger) as other:
+            await run_all(conn, "select pg_advisory_lock(4711)")
+            calling = asyncio.create_task(value(d.worker, CALL, turn))
+            waits = (
+                "select exists (select from pg_locks where locktype = 'advisory' and not granted)"
+            )
+            await until(conn, waits)
+            await run_all(other, PREPARED.format(end=ENDS[end]))
+            await run_all(conn, "select pg_advisory_unlock(4711)")
+            with pytest.raises(errors.AdminShutdown):
+                await calling
+        assert d.worker.closed
+        assert await value(conn, "select count(*) from note") == 0
+        await run_all(conn, "drop schema theirs cascade")
+
+
+LOCKS = "pg_advisory_lock(4711) is null"
+HELD = "select count(*) from pg_locks where locktype = 'advisory' and pid = %s"
+
+
+async def test_a_policy_of_who_owns_nothing_is_not_evaluated_there(
+    place: Desk, conn: AsyncConnection, dsn: str, owner: str
+) -> None:
+    """Its condition is code, and its author needs to own nothing."""
+    app = place.names[2]
+    await run_all(conn, f"select agent.grant_developer('{owner}'); grant {app} to {owner}")
+    async with session(dsn, user=owner) as other:
+        await run_all(
+            other,
+            "insert into agent.policy (tenant, name, point, phase, action, condition, run_as)"
+            f" values ('default', 'p', 'tool', 'before', 'deny', '{LOCKS}', '{app}')",
+        )
+    turn = await place.start()
+    for statement in (ASK, CALL):
+        with pytest.raises(errors.Error, match=f'"{app}", as whom policy "p"') as error:
+            await value(place.worker, statement, turn)
+        assert error.value.sqlstate == "WA027"
+    assert await value(conn, HELD, place.worker.info.backend_pid) == 0
+
+
+async def test_a_policy_that_was_made_after_the_look_is_not_evaluated_there(
+    place: Desk, conn: AsyncConnection
+) -> None:
+    """Nor if it is gone at the next look: each is judged when it is evaluated."""
+    await run_all(
+        conn,
+        "insert into agent.policy (tenant, name, point, phase, action, condition, run_as)"
+        f" values ('default', 'p', 'tool', 'before', 'deny', '{LOCKS}', '{place.names[2]}');"
+        "set walagent.own_session = 'on'",
+    )
+    evaluate = "select agent_internal.evaluate(p, p.condition, '{}') from agent.policy p"
+    error = await refused(conn, evaluate, state="WA022")
+    assert place.names[2] in str(error)
+
+
+async def test_the_condition_of_a_trigger_of_who_owns_nothing_is_not_evaluated_there(
+    place: Desk, conn: AsyncConnection, dsn: str, owner: str
+) -> None:
+    """PostgreSQL does not record who has written it."""
+    await run_all(conn, f"grant trigger on note to {owner}")
+    async with session(dsn, user=owner) as other:
+        await run_all(
+            other,
+            f"create trigger t before insert on note for each row when ({LOCKS})"
+            " execute function suppress_redundant_updates_trigger()",
+        )
+    with pytest.raises(errors.Error, match=f'"{owner}", who may create triggers') as error:
+        await value(place.worker, CALL, await place.start())
+    assert error.value.sqlstate == "WA027"
+    assert await value(conn, HELD, place.worker.info.backend_pid) == 0

@@ -107,10 +107,11 @@ create or replace function agent_internal.compile_condition(
     set standard_conforming_strings = on
 as $$
 declare
-    _statement constant text := format('create temporary view walagent_condition as select from %s as new, %s as old where (', _relation, _relation);
+    _query  constant text := format('select from %s as new, %s as old where (', _relation, _relation);
     -- Before version 16 every view has a NEW and an OLD of its own, before those of the condition.
     _old constant integer := case when current_setting('server_version_num')::integer < 160000 then 4 else 2 end;
     _rule   record;
+    _typed  text;
     _column text;
     _code   text;
 begin
@@ -119,9 +120,9 @@ begin
             using errcode = 'WA012', hint = 'Remove comments, dollar quotes, E strings and semicolons, and balance the parentheses.';
     end if;
     begin
-        perform agent_internal.check_constants(_statement, _condition, ')', _path, 'WA012');
+        _typed := agent_internal.with_typed_constants(_query, _condition, ')', _path, 'WA012');
         perform set_config('search_path', _path, true);
-        execute pg_catalog.concat(_statement, _condition, ')');
+        execute pg_catalog.concat('create temporary view walagent_condition as ', _query, _typed, ')');
         perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     exception when ambiguous_column then
         _column := substring(sqlerrm from '"([^"]+)"');
@@ -137,7 +138,11 @@ begin
     end;
     select r.oid, r.ev_action::text as tree into _rule
       from pg_catalog.pg_rewrite r where r.ev_class = 'pg_temp.walagent_condition'::regclass;
-    if _rule.tree like '%{SUBLINK%' then
+    if not exists (select from pg_catalog.pg_depend d
+                    where d.classid = 'pg_rewrite'::regclass and d.objid = _rule.oid
+                      and d.refclassid = 'pg_class'::regclass and d.refobjid = _relation) then
+        raise exception 'another table was given the name of % meanwhile', _relation using errcode = 'WA012', hint = 'Try again.';
+    elsif _rule.tree like '%{SUBLINK%' then
         raise exception 'cannot use a subquery in a condition'
             using errcode = 'WA012', detail = 'A condition depends only on new and old.';
     elsif _rule.tree like '%{COERCETODOMAIN%' then

@@ -96,6 +96,7 @@ as $$
         (select format('function %s does not exist; it is called by tool "%s"', tool ->> 'target', tool ->> 'name')
            from called where tool ->> 'kind' = 'sql' and function is null
           limit 1),
+        (select agent_internal.exchanged_function(tool) from called where agent_internal.exchanged_function(tool) is not null limit 1),
         (select format('arguments of function %s were renamed; it is called by tool "%s"', tool ->> 'target', tool ->> 'name')
            from called
           where agent_internal.argument_names(function) <> array(select a ->> 'name' from jsonb_array_elements(tool -> 'arguments') a)

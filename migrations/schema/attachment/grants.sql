@@ -15,7 +15,6 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.attach_keys()', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.bind_relation(text, oid, jsonb, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.change_agent(text, jsonb)', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.check_constants(text, text, text, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_relation(regclass, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_streamed(regclass, text[], text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_bound_types(regclass, jsonb, jsonb)', 'execute', '{runner,developer}'),
@@ -49,11 +48,14 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.spec_value(text, integer, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.spec_values(jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.stream_drift(regclass, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.split_constants(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.table_named(text, name[])', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.tool_drift(regclass, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.types_of_constants(text, text[], text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.view_condition(regclass, regclass, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.view_text(regclass, text, text)', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.without_constants(text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.with_casts(text[], text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.with_typed_constants(text, text, text, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.write_row(text, text, jsonb, name[])', 'execute', '{runner,developer}');
 
 -- Not its ID: numbers are of all tenants, and one that is refused would tell that another tenant has it.

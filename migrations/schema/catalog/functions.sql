@@ -365,10 +365,34 @@ as $$
       from arguments
 $$;
 
--- An extension's schema, quoted; NULL: it is not installed.
+-- Whether nobody can rename or replace what a role owns who cannot act as another role: they are superusers, or can become it.
+-- The role pg_database_owner is the owner of the database.
+create or replace function agent_internal.is_safe_owner(_owner oid, _role name)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select r.rolsuper or agent_internal.may_become(r.oid, _role)
+      from pg_roles o
+           join pg_roles r on r.oid = case when o.rolname = 'pg_database_owner'
+                                           then (select d.datdba from pg_database d where d.datname = current_database()) else o.oid end
+     where o.oid = _owner
+$$;
+comment on function agent_internal.is_safe_owner(oid, name) is 'Whether what a role owns can be changed only by roles that can act as another one';
+
+-- An extension's schema, quoted; NULL: it is not installed, or somebody could give its name to another schema before what is in it
+-- is called.
 create or replace function agent_internal.schema_of_extension(_name text)
     returns text
     language sql
     stable
     set search_path = pg_catalog, pg_temp
-as $$ select quote_ident(n.nspname) from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = _name $$;
+as $$
+    select quote_ident(n.nspname)
+      from pg_extension e
+           join pg_namespace n on n.oid = e.extnamespace
+           join pg_roles w on w.oid = (select i.nspowner from pg_namespace i where i.nspname = 'agent_internal')
+     where e.extname = _name
+       and agent_internal.is_safe_owner(e.extowner, w.rolname) and agent_internal.is_safe_owner(n.nspowner, w.rolname)
+$$;

@@ -238,7 +238,7 @@ declare
 begin
     if _schema is null or not exists (select from pg_catalog.pg_am where amname = 'hnsw') then
         raise exception 'the extension "vector" with HNSW indexes is not installed'
-            using errcode = 'WA024', hint = 'create extension vector';
+            using errcode = 'WA024', hint = 'create extension vector, as a superuser or the owner of walagent and in a schema of theirs';
     elsif dimensions not between 1 and 2000 then
         raise exception 'an index can have 1 to 2000 dimensions, not %', dimensions using errcode = 'WA024';
     end if;

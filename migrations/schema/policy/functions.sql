@@ -107,6 +107,13 @@ declare
     _value   text;
     _done    boolean := false;
 begin
+    -- One that was made since agent_internal.refuse_strangers() was called.
+    if coalesce(current_setting('walagent.own_session', true), '') <> ''
+       and agent_internal.is_safe_owner((select r.oid from pg_roles r where r.rolname = _policy.run_as), session_user) is not true
+       and _policy.run_as <> (select pg_get_userbyid(n.nspowner) from pg_namespace n where n.nspname = 'agent_internal') then
+        raise exception 'policy "%" is not evaluated in a session of "%": it is not that of "%"', _policy.name, session_user, _policy.run_as
+            using errcode = 'WA022';
+    end if;
     begin
         perform set_config('transaction_read_only', 'on', true);
         _value := agent_internal.go_through(

@@ -252,6 +252,10 @@ begin
             -- PostgreSQL accepts fewer expressions as a filter; the condition is evaluated later anyway.
             execute format('alter publication %I add table only %s', _wanted, _relation);
         end;
+        if not exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+                        where p.pubname = _wanted and r.prrelid = _relation) then
+            raise exception 'another table was given the name of % meanwhile', _relation using errcode = 'WA013', hint = 'Try again.';
+        end if;
     end if;
     perform agent_internal.record_published(_relation, _now.entry, _settled);
 exception

@@ -132,6 +132,7 @@ declare
     _call      jsonb;
     _verdict   jsonb;
     _reason    text;
+    _other     regprocedure;
     _egress    jsonb;
 begin
     select * into _run from agent.run r where r.id = _run_id;
@@ -166,6 +167,18 @@ begin
        and not exists (select from agent.tool_version v
                         where v.scope = coalesce(_tool ->> 'scope', '') and v.tool = _made ->> 'name' and v.version = (_tool ->> 'version')::integer and v.enabled) then
         return jsonb_build_object('action', 'deny', 'reason', format('version %s of %s is disabled', _tool ->> 'version', _made ->> 'name'));
+    end if;
+    if _tool ->> 'kind' = 'sql' then
+        _reason := agent_internal.exchanged_function(_tool);
+        if _reason is not null then
+            raise exception '%', _reason using errcode = 'WA009';
+        end if;
+        _other := agent_internal.ambiguous_function(_tool, array(select jsonb_object_keys(
+            agent_internal.meant_arguments(_tool, _arguments) || coalesce(_tool -> 'bind', '{}'))));
+        if _other is not null then
+            return jsonb_build_object('action', 'deny', 'reason', format(
+                'a call without all arguments could mean function %s, too: it must be dropped or renamed', _other));
+        end if;
     end if;
     perform agent_internal.assume(_tenant, coalesce(_def ->> 'agent', 'walagent'));
     _who := agent_internal.acting_for(_run, _def);

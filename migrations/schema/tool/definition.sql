@@ -56,6 +56,7 @@ begin
         'target', _function::oid::regprocedure::text,
         'schema', (select nspname from pg_catalog.pg_namespace where oid = _p.pronamespace),
         'function', _p.proname,
+        'owner', pg_get_userbyid(_p.proowner),
         'arguments', _arguments,
         'returns_set', _p.proretset,
         'description', coalesce(obj_description(_function, 'pg_proc'), ''),

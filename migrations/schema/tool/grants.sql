@@ -8,6 +8,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.enable_tool(text, integer)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.acting_for(agent.run, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.acting_scope(bigint)', 'execute', '{runner}'),
+    ('function', 'agent_internal.ambiguous_function(jsonb, text[])', 'execute', '{runner}'),
+    ('function', 'agent_internal.exchanged_function(jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.arguments_of_tool(text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.begin_builtin(bigint, bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.builtin_post_event(bigint, jsonb)', 'execute', '{runner}'),

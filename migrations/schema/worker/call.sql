@@ -159,45 +159,6 @@ begin
 end;
 $$;
 
--- Refuse to execute tools and policies in this session if the code of somebody can be reached who may not act as its login.
---
--- They have the rights of their roles, but the session is a person's or a program's: settings, prepared statements and temporary
--- objects that they leave are found by its next statement, and what they defer is executed at the commit.  PostgreSQL tells too
--- little of these to take them back, so whose code it can be is asked: that of owners.
---
--- Raises WA027.
-create or replace function agent_internal.refuse_strangers()
-    returns void
-    language plpgsql
-    stable
-    set search_path = pg_catalog, pg_temp
-    set quote_all_identifiers = off
-as $$
-declare
-    _found record;
-begin
-    select o.rolname as owner, pg_describe_object(d.classid, d.objid, 0) as what into _found
-      from pg_shdepend d
-           join pg_roles o on o.oid = d.refobjid and not o.rolsuper
-           cross join lateral pg_identify_object(d.classid, d.objid, 0) i
-     where d.dbid = (select oid from pg_database where datname = current_database())
-       and d.refclassid = 'pg_authid'::regclass and d.deptype = 'o' and d.classid not in ('pg_namespace'::regclass, 'pg_largeobject'::regclass)
-       and o.oid <> (select n.nspowner from pg_namespace n where n.nspname = 'agent_internal')
-       and not agent_internal.may_become(o.oid, session_user)
-       and i.type <> 'sequence' and coalesce(i.schema, '') not in ('agent', 'agent_internal', 'agent_signed', 'agent_call')
-       and starts_with(i.schema, 'pg_temp') is not true
-     order by d.classid, d.objid
-     limit 1;
-    if found then
-        raise exception 'SQL tools and policies are not carried out in a session of "%": it is not that of "%", who owns %',
-            session_user, _found.owner, _found.what
-            using errcode = 'WA027',
-                  hint = format('Let a worker of walagent take the turns, or, if %1$I may do all that %2$I may: grant %2$I to %1$I;', _found.owner, session_user);
-    end if;
-end;
-$$;
-comment on function agent_internal.refuse_strangers() is 'Refuse to execute code in a session where that of somebody else could be reached';
-
 -- Whether somebody's expressions decide about the calls of a tenant.
 create or replace function agent_internal.policies_have_code(_tenant text)
     returns boolean
@@ -219,11 +180,32 @@ $$;
 create or replace function agent.process_tool_call(turn bigint, tool text, arguments jsonb, call_id text default null, usage jsonb default null)
     returns jsonb
     language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _state   text;
+    _which   text;
+    _context text;
+begin
+    return agent_internal.process_call(
+        process_tool_call.turn, process_tool_call.tool, process_tool_call.arguments, process_tool_call.call_id, process_tool_call.usage);
+exception when others or query_canceled or assert_failure then
+    get stacked diagnostics _state = returned_sqlstate, _which = constraint_name, _context = pg_exception_context;
+    perform agent_internal.end_used_session(_state, _which, _context);
+    raise;
+end;
+$$;
+comment on function agent.process_tool_call(bigint, text, jsonb, text, jsonb) is 'Make a call of a tool in a turn: it is carried out, ready, denied, or awaits an approval';
+
+-- The same, with the rights of walagent.
+create or replace function agent_internal.process_call(_of bigint, _name text, _arguments jsonb, _call_id text, _usage jsonb)
+    returns jsonb
+    language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _turn   constant agent.run := agent_internal.take_turn(process_tool_call.turn);
+    _turn   constant agent.run := agent_internal.take_turn(_of);
     _before text;
     _made   jsonb;
 begin
@@ -233,13 +215,12 @@ begin
         return agent_internal.turn_status(_turn);
     end if;
     _before := agent_internal.act_as_agent(_turn.tenant, _turn.principal);
-    _made := agent_internal.make_call(_turn, process_tool_call.tool, process_tool_call.arguments, process_tool_call.call_id,
-                                      agent_internal.usage_of(process_tool_call.usage));
+    _made := agent_internal.make_call(_turn, _name, _arguments, _call_id, agent_internal.usage_of(_usage));
     perform agent_internal.act_again(_before);
     return _made;
 end;
 $$;
-comment on function agent.process_tool_call(bigint, text, jsonb, text, jsonb) is 'Make a call of a tool in a turn: it is carried out, ready, denied, or awaits an approval';
+comment on function agent_internal.process_call(bigint, text, jsonb, text, jsonb) is 'Make a call of a tool in a turn of an own worker';
 
 -- The same, in a turn that the caller holds, as its agent.
 create or replace function agent_internal.make_call(_turn agent.run, _name text, _arguments jsonb, _id text, _usage integer[])
@@ -307,6 +288,7 @@ begin
     if _tool ->> 'kind' = 'sql' or agent_internal.policies_have_code(_turn.tenant) then
         perform agent_internal.refuse_strangers();
     end if;
+    perform set_config('walagent.own_session', 'on', true);
     if not _call.begun then
         _verdict := agent_internal.check_call(_turn.id, _call.call_id, _call.tool, _given);
         if _verdict ->> 'action' = 'transform' then
@@ -332,7 +314,7 @@ begin
         _content := agent_internal.call_in_place(_turn, _def, _tool, _call.call_id, _given);
     end if;
     if _tool ->> 'kind' = 'sql' or agent_internal.policies_have_code(_turn.tenant) then
-        perform agent_internal.refuse_strangers();  -- also of what was committed meanwhile; the error takes back what it left
+        perform agent_internal.refuse_strangers(true);  -- also of what was committed meanwhile
     end if;
     if _content is not null then
         return jsonb_build_object('status', case when _content ? 'denied' then 'denied' else 'done' end, 'call_id', _call.call_id,
@@ -354,13 +336,33 @@ $$;
 create or replace function agent.record_tool_result(turn bigint, tool text, result jsonb, is_error boolean default false, call_id text default null)
     returns jsonb
     language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _state   text;
+    _which   text;
+    _context text;
+begin
+    return agent_internal.record_call(
+        record_tool_result.turn, record_tool_result.tool, record_tool_result.result, record_tool_result.is_error, record_tool_result.call_id);
+exception when others or query_canceled or assert_failure then
+    get stacked diagnostics _state = returned_sqlstate, _which = constraint_name, _context = pg_exception_context;
+    perform agent_internal.end_used_session(_state, _which, _context);
+    raise;
+end;
+$$;
+comment on function agent.record_tool_result(bigint, text, jsonb, boolean, text) is 'Record the result of a call that the worker carried out';
+
+-- The same, with the rights of walagent.
+create or replace function agent_internal.record_call(_of bigint, _name text, _result jsonb, _is_error boolean, _call_id text)
+    returns jsonb
+    language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-#variable_conflict use_column
 declare
-    _turn   agent.run := agent_internal.take_turn(record_tool_result.turn);
-    _before text;
+    _turn    constant agent.run := agent_internal.take_turn(_of);
+    _before  text;
     _call    record;
     _content jsonb;
 begin
@@ -368,24 +370,28 @@ begin
         raise exception 'turn % has ended: %', _turn.id, _turn.state using errcode = 'WA027', detail = coalesce(_turn.error ->> 'reason', '');
     end if;
     select c.* into _call from agent_internal.open_calls(_turn.id) c
-     where c.tool = record_tool_result.tool and c.begun and c.call_id = coalesce(record_tool_result.call_id, c.call_id)
+     where c.tool = _name and c.begun and c.call_id = coalesce(_call_id, c.call_id)
      limit 1;
     if not found or _turn.state <> 'running' then
-        perform agent_internal.no_such_call(_turn, record_tool_result.tool);
+        perform agent_internal.no_such_call(_turn, _name);
     end if;
     if agent_internal.policies_have_code(_turn.tenant) then
         perform agent_internal.refuse_strangers();
     end if;
+    perform set_config('walagent.own_session', 'on', true);
     _before := agent_internal.act_as_agent(_turn.tenant, _turn.principal);
     _content := jsonb_build_object(
-        'call_id', _call.call_id, 'name', _call.tool, 'is_error', coalesce(is_error, false), 'content', left(case jsonb_typeof(result)
-            when 'string' then result #>> '{}' else coalesce(result::text, 'done') end, 65536));
+        'call_id', _call.call_id, 'name', _call.tool, 'is_error', coalesce(_is_error, false), 'content', left(case jsonb_typeof(_result)
+            when 'string' then _result #>> '{}' else coalesce(_result::text, 'done') end, 65536));
     -- As policies leave it.
     _content := agent_internal.checked_error(
         agent_internal.check_call(_turn.id, _call.call_id, _call.tool, _call.arguments), _content);
+    if agent_internal.policies_have_code(_turn.tenant) then
+        perform agent_internal.refuse_strangers(true);
+    end if;
     perform agent_internal.insert_step(_turn.id, null, 'result', _content);
     perform agent_internal.act_again(_before);
     return agent_internal.turn_status(_turn);
 end;
 $$;
-comment on function agent.record_tool_result(bigint, text, jsonb, boolean, text) is 'Record the result of a call that the worker carried out';
+comment on function agent_internal.record_call(bigint, text, jsonb, boolean, text) is 'Record the result of a call that an own worker carried out';

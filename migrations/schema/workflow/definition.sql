@@ -125,7 +125,7 @@ as $$
 declare
     _condition constant text := _edge ->> 'condition';
     _path constant text := concat_ws(', ', nullif(_as.search_path, ''), 'pg_temp');
-    _head constant text := 'create temporary view walagent_condition as select (';
+    _head constant text := 'select (';
     _tail constant text := ')::boolean as holds from pg_catalog.jsonb_to_record(''{}'') as s (state pg_catalog.jsonb)';
     _tool jsonb;
     _text text;
@@ -143,9 +143,9 @@ begin
             hint = 'Remove comments, dollar quotes, E strings and semicolons, and balance the parentheses.';
     end if;
     begin
-        perform agent_internal.check_constants(_head, _condition, _tail, _path, 'WA025');
+        _text := agent_internal.with_typed_constants(_head, _condition, _tail, _path, 'WA025');
         perform set_config('search_path', _path, true);
-        execute pg_catalog.concat(_head, _condition, _tail);
+        execute pg_catalog.concat('create temporary view walagent_condition as ', _head, _text, _tail);
         perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     exception when insufficient_privilege then
         raise exception 'could not check the condition: %', sqlerrm

@@ -42,8 +42,10 @@ class Vectors:
         async with self._pool.connection() as conn:
             if await application_schema.vector_schema(conn) is None:
                 raise PreconditionError(
-                    "ask.vectors needs the extension pgvector, which this database does not have",
-                    hint="create extension vector; or take ask.vectors out of agents.yaml",
+                    "ask.vectors needs the extension pgvector, which this database does not have,"
+                    " or which somebody else owns than superusers or the owner of walagent",
+                    hint="create extension vector, in a schema of theirs;"
+                    " or take ask.vectors out of agents.yaml",
                 )
 
     async def refresh(self, role: str, tables: Sequence[Table]) -> None:

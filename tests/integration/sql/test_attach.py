@@ -302,6 +302,7 @@ async def test_a_function_needs_no_registration_to_be_a_tool(conn: AsyncConnecti
         "target": "public.refund_user(bigint,numeric)",
         "schema": "public",
         "function": "refund_user",
+        "owner": conn.info.user,
         "arguments": [
             {"name": "ticket_id", "type": "bigint"},
             {"name": "amount", "type": "numeric"},

@@ -105,10 +105,9 @@ async def keep_index(
 
 
 async def vector_schema(conn: Connection) -> str | None:
-    """Return the schema of pgvector; None if it is not installed."""
+    """Return the schema of pgvector; None if it is not installed, or not safe to call by name."""
     cursor = await conn.execute(
-        "select n.nspname from pg_catalog.pg_extension e"
-        " join pg_catalog.pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'"
+        "select (pg_catalog.parse_ident(agent_internal.schema_of_extension('vector')))[1]"
     )
     row = await cursor.fetchone()
     return row[0] if row else None

@@ -6,10 +6,14 @@
 
 Savepoints have transaction IDs of their own, greater than that of the transaction, which are listed
 nowhere; so system columns only narrow the search, and what both sessions see decides.
+
+Who owns a schema can give its name, and so a table's, to another one at any moment.  So a table is
+read through a temporary view, which refers to the table that was judged, whatever that is called.
 Source: PostgreSQL docs, 5.6 System Columns, and 53.13 pg_locks.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString
 
@@ -23,12 +27,27 @@ Cells = Mapping[str, str | None]  # by column, in PostgreSQL's text form
 
 _PATIENCE: Final = "10s"  # for each statement: it reads a whole table
 _WAIT: Final = "2s"  # a vacuum that the server starts gives way after one
-_NAMED: Final = """
-select current_user,
-       (select c.oid::bigint
-          from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-         where n.nspname = %s and c.relname = %s)
+_LOCKED: Final = """
+select exists (
+    select from pg_catalog.pg_locks l
+     where l.pid = pg_catalog.pg_backend_pid() and l.relation = %s and l.granted
+       and l.database = (select oid from pg_catalog.pg_database
+                          where datname = pg_catalog.current_database())
+       and l.mode = 'ShareUpdateExclusiveLock')
 """
+_VIEW: Final = """
+create temporary view walagent_rows as
+select t.ctid as walagent_place, t.xmin as walagent_xmin, t.xmax as walagent_xmax, t.*
+  from only {} t
+"""
+_REFERRED: Final = """
+select array_agg(distinct d.refobjid::bigint)
+  from pg_catalog.pg_rewrite r
+       join pg_catalog.pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid
+ where r.ev_class = 'pg_temp.walagent_rows'::regclass
+   and d.refclassid = 'pg_class'::regclass and d.refobjid <> r.ev_class
+"""
+_SYSTEM: Final = 3  # columns of the view, before those of the table
 _MOST: Final = 10_000  # rows of a table that are compared
 
 
@@ -52,6 +71,10 @@ class Changes:
 
     rows: Sequence[ChangedRow]
     unknown: Mapping[str, str]
+
+
+class _ReplacedError(Exception):
+    """Another table has the name by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +112,8 @@ async def changed_rows(conn: Connection, outside: Connection) -> Changes:
                 unknown[f"{table.schema}.{table.name}"] = reason
                 continue
             rows += await _compare(conn, outside, table, xid)
+        except _ReplacedError:
+            unknown[f"{table.schema}.{table.name}"] = "another table has its name by now"
         except Error as error:
             if outside.closed or conn.closed:
                 raise
@@ -107,14 +132,13 @@ async def _keep(conn: Connection, table: _Table) -> None:
         locking = sql.SQL("lock table only {} in share update exclusive mode")
         await conn.execute(locking.format(table.identifier))
         await conn.execute("set local lock_timeout to default")
+        if await (await conn.execute(_LOCKED, [table.oid])).fetchone() != (True,):
+            raise _ReplacedError
 
 
-async def _code_of_others(conn: Connection, table: _Table) -> TableCode | str | None:
+async def _code_of_others(conn: Connection, table: _Table) -> TableCode | None:
     """Return code of another role that planning executes, if there is any."""
-    cursor = await conn.execute(_NAMED, [table.schema, table.name])
-    role, oid = await cursor.fetchone() or ("", None)
-    if oid != table.oid:
-        return "what the transaction has put in its place"
+    (role,) = await (await conn.execute("select current_user")).fetchone() or ("",)
     found = await code_of(conn, [table.oid], Moment.PLANNED)
     return next((each for each in found if not each.trusted and each.owner != role), None)
 
@@ -129,12 +153,9 @@ async def _own_id(conn: Connection) -> str | None:
 async def _compare(
     conn: Connection, outside: Connection, table: _Table, xid: str
 ) -> Iterator[ChangedRow]:
-    created = "select t.ctid::text, t.* from only {} t where age(t.xmin) <= age($1::xid) limit {}"
+    created = "where age(walagent_xmin) <= age($1::xid)"
     # A multixact, which stands for several transactions, has no age that could be compared.
-    marked = (
-        "select t.ctid::text, t.* from only {} t where t.xmax <> '0'::xid"
-        " order by age(t.xmax) <= age($1::xid) desc limit {}"
-    )
+    marked = "where walagent_xmax <> '0'::xid order by age(walagent_xmax) <= age($1::xid) desc"
     new = await _read(conn, table, created, xid)
     committed = await _present(outside, table, list(new))
     after = [row for place, row in new.items() if place not in committed]
@@ -164,14 +185,13 @@ def _pairs(table: _Table, before: Sequence[Cells], after: Sequence[Cells]) -> It
 
 
 async def _read(
-    conn: Connection, table: _Table, statement: LiteralString, xid: str
+    conn: Connection, table: _Table, which: LiteralString, xid: str
 ) -> dict[str, Cells]:
     """Return rows by their place.  Only output functions of types are executed."""
-    asked = sql.SQL(statement).format(table.identifier, sql.Literal(_MOST))
-    async with conn.transaction(force_rollback=True):
-        await _settle(conn)
+    asked = f"select * from pg_temp.walagent_rows {which} limit {_MOST}"  # noqa: S608 - constants
+    async with _seen(conn, table):
         cursor = AsyncRawCursor(conn)
-        await cursor.execute(asked, [xid])
+        await cursor.execute(asked.encode(), [xid])
         result = cursor.pgresult
         if result is None:
             return {}
@@ -180,24 +200,39 @@ async def _read(
             [_text(result.get_value(n, m)) for m in range(len(names))]
             for n in range(result.ntuples)
         ]
-    return {line[0] or "": dict(zip(names[1:], line[1:], strict=True)) for line in lines}
+    return {
+        line[0] or "": dict(zip(names[_SYSTEM:], line[_SYSTEM:], strict=True)) for line in lines
+    }
 
 
 async def _present(conn: Connection, table: _Table, places: Sequence[str]) -> set[str]:
     if not places:
         return set()
-    statement = sql.SQL("select t.ctid::text from only {} t where t.ctid = any ($1::tid[])")
-    async with conn.transaction(force_rollback=True):
-        await _settle(conn)
+    async with _seen(conn, table):
         cursor = AsyncRawCursor(conn)
-        await cursor.execute(statement.format(table.identifier), [list(places)])
+        await cursor.execute(
+            "select walagent_place::text from pg_temp.walagent_rows"
+            " where walagent_place = any ($1::tid[])",
+            [list(places)],
+        )
         return {row[0] for row in await cursor.fetchall()}
 
 
-async def _settle(conn: Connection) -> None:
-    """Limit the time; fail instead of executing policies, which are code of others."""
-    await conn.execute(f"set local statement_timeout = '{_PATIENCE}'")
-    await conn.execute("set local row_security = off")
+@asynccontextmanager
+async def _seen(conn: Connection, table: _Table) -> AsyncGenerator[None]:
+    """Have the view of a table, limit the time, and fail instead of executing policies, which are
+    code of others.
+
+    Raises:
+        _ReplacedError: another table has the name by now.
+    """
+    async with conn.transaction(force_rollback=True):
+        await conn.execute(f"set local statement_timeout = '{_PATIENCE}'")
+        await conn.execute("set local row_security = off")
+        await conn.execute(sql.SQL(_VIEW).format(table.identifier))
+        if await (await conn.execute(_REFERRED)).fetchone() != ([table.oid],):
+            raise _ReplacedError
+        yield
 
 
 def _text(cell: bytes | None) -> str | None:
