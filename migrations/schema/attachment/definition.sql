@@ -159,6 +159,15 @@ begin
 end;
 $$;
 
+-- Whether this is the transaction of a trial, which never commits and refuses rows of other tenants.
+create or replace function agent_internal.is_trial()
+    returns boolean
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$ select exists (select from agent_internal.trial) $$;
+
 -- Who may not change an agent may not attach it either: what a table says would be done as that agent, with what it remembers.
 create or replace function agent_internal.check_use(_tenant text, _agent text)
     returns void
@@ -423,7 +432,8 @@ begin
     perform agent_internal.check_streamed(new.relation, new.ordering_key, 'ordering_key');
     perform agent_internal.check_streamed(new.relation, array(select value from jsonb_each_text(new.bind)), 'bind');
     if new.tenant_column is not null then
-        if (agent_internal.identity()).named then  -- it is of one tenant, and would be the agent in all of them
+        if (_op = 'INSERT' or new.tenant_column is distinct from old.tenant_column or new.relation <> old.relation)
+           and not agent_internal.is_trial() and (agent_internal.identity()).named then  -- it is of one tenant, and would be the agent in all of them
             raise exception 'tenant: principal "%" is of tenant "%", and rows could name another one',
                 agent.current_principal(), agent.current_tenant()
                 using errcode = '42501', hint = 'Leave out tenant, or let the operator attach the agent.';

@@ -34,6 +34,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.identity_drift(regclass, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.is_one_expression(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_use(text, text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.is_trial()', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.may_change(name)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.parse_spec(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.pause_broken(bigint, text)', 'execute', '{runner}'),

@@ -129,7 +129,11 @@ create or replace function agent_internal.guarded_attachments()
     set search_path = pg_catalog, pg_temp
 as $$
     select case when not agent_internal.sees_changes() then array(
-        select distinct v.attachment_id from agent.attachment_version v where agent_internal.is_guarded(v.definition)) else '{}' end
+        select distinct v.attachment_id from agent.attachment_version v
+         where agent_internal.is_guarded(v.definition) and not exists (
+               select from pg_roles l cross join pg_class c join pg_namespace n on n.oid = c.relnamespace
+                where l.rolname = agent_internal.own_login() and n.nspname = v.definition ->> 'schema' and c.relname = v.definition ->> 'table'
+                  and (l.rolsuper or l.rolbypassrls or not c.relforcerowsecurity and pg_has_role(l.oid, c.relowner, 'usage')))) else '{}' end
 $$;
 comment on function agent_internal.guarded_attachments() is 'The attachments whose rows policies can hide from the caller';
 
