@@ -24,6 +24,7 @@ ASKING = "select count(*) = 3 from agent.run where state = 'running'"
 LEFT = "select count(*) from agent.run where state = 'running'"
 STATES = "select state, attempt, count(*) from agent.run group by 1, 2 order by 1, 2"
 LOST_ATTEMPTS = "select id, attempt, error, state from agent.run where attempt <> 1"
+PATIENT = {"workers": {"lease": 30}}  # on a busy machine a short one runs out while its run goes on
 AT_ONCE = 5.0  # seconds; a drain would take 10, the model's answer 60
 WRITE = """
 with new as (insert into item select n, 1 from generate_series(1, 3) n returning id, version)
@@ -75,14 +76,14 @@ async def test_a_daemon_that_is_stopped_under_load_leaves_no_lease(
     await make_ready(place)
     with running(start_writer(place, seed=chance.randrange(2**32), changes=changes)) as writer:
         for done in sorted(chance.sample(range(changes), stops)):
-            with running(Daemon(place)) as daemon:
+            with running(Daemon(place, settings=PATIENT)) as daemon:
                 await daemon.has_said("reader.streaming")
                 await until(place.conn, ENDED, done, alive=daemon.is_alive, seconds=120)
                 await pause(chance.uniform(0, 0.1))
                 daemon.signal(signal.SIGTERM)
                 assert await daemon.ended() == 0
             assert await fetch(place.conn, LEFT) == [(0,)]
-        with running(Daemon(place)) as daemon:
+        with running(Daemon(place, settings=PATIENT)) as daemon:
             assert await writer.ended(seconds=120) == 0
             await until(place.conn, ALL_ENDED, alive=daemon.is_alive, seconds=120)
             await all_is_well(place.conn)
