@@ -26,7 +26,7 @@ create or replace function agent_internal.drop_row()
 as $$
 begin
     new.change := agent_internal.without_row(new.change);
-    if (select agent_internal.is_guarded(v.definition) from agent.attachment_version v
+    if (select agent_internal.is_guarded(v.definition, (v.definition ->> 'run_as')::name) from agent.attachment_version v
          where v.attachment_id = new.attachment_id and v.version = new.attachment_version) is not false then
         new.key := null;
         new.ordering_key := null;

@@ -108,15 +108,19 @@ end;
 $$;
 comment on function agent_internal.sees_changes() is 'Whether the caller sees all changes of its tenant';
 
--- Whether policies can hide rows of the table of a definition.  Of one that is gone, nobody knows.
-create or replace function agent_internal.is_guarded(_definition jsonb)
+-- Whether policies can hide rows of the table of a definition from a role.  Of one that is gone, nobody knows.
+create or replace function agent_internal.is_guarded(_definition jsonb, _from name)
     returns boolean
     language sql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
     select _definition ->> 'schema' <> 'agent' and coalesce((
-        select c.relrowsecurity from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        select c.relrowsecurity and not exists (
+                   select from pg_roles l
+                    where l.rolname = _from and (l.rolsuper or l.rolbypassrls
+                                                 or not c.relforcerowsecurity and pg_has_role(l.oid, c.relowner, 'usage')))
+          from pg_class c join pg_namespace n on n.oid = c.relnamespace
          where n.nspname = _definition ->> 'schema' and c.relname = _definition ->> 'table'), true)
 $$;
 
@@ -130,10 +134,7 @@ create or replace function agent_internal.guarded_attachments()
 as $$
     select case when not agent_internal.sees_changes() then array(
         select distinct v.attachment_id from agent.attachment_version v
-         where agent_internal.is_guarded(v.definition) and not exists (
-               select from pg_roles l cross join pg_class c join pg_namespace n on n.oid = c.relnamespace
-                where l.rolname = agent_internal.own_login() and n.nspname = v.definition ->> 'schema' and c.relname = v.definition ->> 'table'
-                  and (l.rolsuper or l.rolbypassrls or not c.relforcerowsecurity and pg_has_role(l.oid, c.relowner, 'usage')))) else '{}' end
+         where agent_internal.is_guarded(v.definition, agent_internal.own_login())) else '{}' end
 $$;
 comment on function agent_internal.guarded_attachments() is 'The attachments whose rows policies can hide from the caller';
 

@@ -18,7 +18,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.retry(bigint, boolean, boolean)', 'execute', '{runner,approver}'),
     ('function', 'agent.retry_runs(bigint[], boolean, boolean)', 'execute', '{runner,approver}'),
     ('function', 'agent_internal.guarded_attachments()', 'execute', '{runner,viewer}'),
-    ('function', 'agent_internal.is_guarded(jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.is_guarded(jsonb, name)', 'execute', '{runner}'),
     ('function', 'agent_internal.sees_changes()', 'execute', '{runner}'),
     ('function', 'agent_internal.was_shown(bigint)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.without_row(jsonb)', 'execute', '{runner}'),
