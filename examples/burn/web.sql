@@ -152,14 +152,18 @@ as $$
 declare
     _user agent.principal;
 begin
-    insert into agent.principal as p (tenant, name, metadata)
-    values ('default', sign_in.username, jsonb_strip_nulls(jsonb_build_object('burn', true, 'avatar_url', sign_in.avatar_url)))
-    on conflict on constraint principal_pkey do update set metadata = p.metadata || excluded.metadata
-     where p.kind = 'user' and p.active and (p.metadata -> 'burn')::boolean
-       and exists (select from agent.token t
-                    where t.tenant = p.tenant and t.principal = p.name and t.revoked_at is null
-                      and t.digest = sha256(convert_to(sign_in.known_by, 'utf8')))
-    returning * into _user;
+    begin
+        insert into agent.principal as p (tenant, name, metadata)
+        values ('default', sign_in.username, jsonb_strip_nulls(jsonb_build_object('burn', true, 'avatar_url', sign_in.avatar_url)))
+        on conflict on constraint principal_pkey do update set metadata = p.metadata || excluded.metadata
+         where p.kind = 'user' and p.active and (p.metadata -> 'burn')::boolean
+           and exists (select from agent.token t
+                        where t.tenant = p.tenant and t.principal = p.name and t.revoked_at is null
+                          and t.digest = sha256(convert_to(sign_in.known_by, 'utf8')))
+        returning * into _user;
+    exception when sqlstate 'WA020' then
+        null;  -- an agent has the name
+    end;
     if _user.name is null then
         raise exception 'the name "%" is taken', sign_in.username using errcode = 'WA019', hint = 'Choose another name.';
     end if;
