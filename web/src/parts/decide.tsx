@@ -82,7 +82,7 @@ export function Decide({ row, again, done, isGone = false, keys = false }: Decid
   const edit = () => setEdited(row.arguments_text);
   const hint = (key: string) => keys && <kbd>{key}</kbd>;
   useKeys({
-    a: () => (keys && row.can_decide && !isHeld && wasRead() && edited === null ? approve() : false),
+    a: () => (keys && row.can_decide && !isGone && wasRead() && edited === null ? approve() : false),
     e: () => (keys && row.can_decide ? edit() : false),
     r: () => (keys && row.can_decide ? field.current?.focus() : false),
     Escape: () => (edited !== null ? setEdited(null) : false),
