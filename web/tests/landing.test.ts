@@ -10,6 +10,7 @@ test.each([
   ["/sign-in?to=/sign-in?to=/sign-in?to=/runs", "/runs"],
   ["/sign-in?to=//evil.example", "/"],
   ["//evil.example/runs", "/"],
+  ["/\\evil.example/runs", "/"],
   ["https://evil.example/", "/"],
   ["javascript:alert(1)", "/"],
   ["", "/"],

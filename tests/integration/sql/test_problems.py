@@ -1,5 +1,6 @@
 """What a person must act on: one relation behind the first page, the page WAL and status."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,15 @@ async def test_what_stands_still_comes_first(
     found = [each for each in await show_problems(conn) if each["kind"] != "reader"]
     names = ("urgency", "kind", "text", "detail")
     assert [tuple(each[name] for name in names) for each in found] == expected
+
+
+@pytest.mark.parametrize("name", ["reader", "it's $(touch /tmp/x) `id`", 'a "b"'])
+async def test_a_command_to_copy_is_one_word_of_the_shell(conn: AsyncConnection, name: str) -> None:
+    """A developer names attachments, and an operator pastes the command."""
+    await run_all(conn, TABLE)
+    await attach(conn, "name=reader, system_prompt=Read.", table="public.item")
+    paused = "update agent.attachment set name = %s, paused = true, paused_reason = 'x'"
+    await conn.execute(paused, [name])
+    (fix,) = [each["fix"] for each in await show_problems(conn) if each["kind"] == "attachment"]
+    assert shlex.split(fix) == ["walagent", "agents", "resume", name]
+    assert name == "reader" or fix.split(maxsplit=3)[3].startswith("'")

@@ -43,7 +43,7 @@ def _place(answer: httpx.Response) -> dict[str, str]:
 
 
 async def test_a_shape_is_ended_by_its_handle(conn: AsyncConnection, served: Served) -> None:
-    """Alone, with the secret; an unknown handle is none any more."""
+    """Alone, with the secret; an unknown handle has nothing to end."""
     whole, part = Follower(served, table="item"), Follower(served, table="item", where="id > 1")
     for each in (whole, part):
         await each.catch_up()

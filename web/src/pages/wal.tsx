@@ -87,19 +87,21 @@ const OF_WAL: ReadonlySet<ProblemRow["kind"]> = new Set(["reader", "slot", "gap"
 export default function Wal(): ReactNode {
   useTitle("WAL");
   const { rows, error, again } = useQueryOnce<WalRow>("wal", {}, { every: 3_000 });
-  const home = useHome().rows?.[0];
+  const asked = useHome();
+  const home = asked.rows?.[0];
   const slots = rows?.filter((row) => row.abandoned_at === null) ?? [];
   const first = slots[0];
   const problems = (home?.problems ?? []).filter((row) => OF_WAL.has(row.kind));
   const urgent = problems.some(isUrgent);
+  const isLate = error !== null || asked.error !== null;
   return (
     <>
       <div className="head">
         <h1>WAL</h1>
-        {first && (
+        {first && home && (
           <State
-            state={!first.active ? "unready" : urgent ? "broken" : "healthy"}
-            word={!first.active ? "no reader" : urgent ? "to act on" : "checkpoint advances"}
+            state={isLate || !first.active ? "unready" : urgent ? "broken" : "healthy"}
+            word={isLate ? "no answer" : !first.active ? "no reader" : urgent ? "to act on" : "checkpoint advances"}
           />
         )}
         {first?.reader && (

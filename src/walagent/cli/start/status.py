@@ -43,7 +43,8 @@ def status_(where: Where, *, as_json: bool) -> None:
     """Show reader, lag, retained WAL, queue, what waits, what is paused, and the cost of today.
 
     The exit code is 3 if a person must act: nobody reads the slot, a gap or the slot needs
-    recovery, walagent paused an attachment, or a run waits for an approval or a review.
+    recovery or nears its limit, no worker takes runs, walagent paused an attachment, a budget is
+    spent, or a run waits for an approval or a review.
     """
     found = asyncio.run(_read(open_session(where)))
     if as_json:

@@ -15,10 +15,10 @@ near as (
     select k.*, k.wal_status <> 'lost' and k.retained >= 0.8 * (k.retained + k.safe) as is_near from kept k),
 -- Others' sessions have no names and times without pg_read_all_stats.
 holder as (
-    select a.pid, concat_ws(' ', 'pid ' || a.pid || ',', nullif(a.application_name, ''), 'as ' || a.usename || ',', a.state) as who, a.xact_start as since
+    select a.pid, pg_catalog.format('select pg_terminate_backend(%%s);', a.pid) as ends, concat_ws(' ', 'pid ' || a.pid || ',', nullif(a.application_name, ''), 'as ' || a.usename || ',', a.state) as who, a.xact_start as since
       from pg_catalog.pg_stat_activity a where a.backend_xid is not null
     union all
-    select null, 'prepared transaction ' || p.gid, p.prepared from pg_catalog.pg_prepared_xacts p
+    select null, pg_catalog.format('rollback prepared %%L;', p.gid), 'prepared transaction ' || p.gid, p.prepared from pg_catalog.pg_prepared_xacts p
     order by since nulls last limit 1),
 budget as (
     select b.name, b.waiting, b.resets_at, b.on_exceeded,
@@ -34,7 +34,7 @@ problem (urgency, kind, text, detail, fix, since) as (
            'The server has removed WAL that it needs. Runs go on, new changes are not read.', 'walagent wal resync', null
       from kept k where k.is_own and k.wal_status = 'lost'
     union all
-    select 1, 'attachment', pg_catalog.format('%%s has stopped', a.name), a.paused_reason, 'walagent agents resume ' || pg_catalog.quote_ident(a.name), null
+    select 1, 'attachment', pg_catalog.format('%%s has stopped', a.name), a.paused_reason, 'walagent agents resume ' || case when a.name ~ '^[[:alnum:]_.-]+$' then a.name else '''' || replace(a.name, '''', '''\''''') || '''' end, null
       from agent.attachment a where a.paused and a.paused_reason is not null and a.paused_by is null
     union all
     select 1, 'review', pg_catalog.format('%%s %%s', n, case when n = 1 then 'run has an unknown outcome' else 'runs have an unknown outcome' end),
@@ -49,7 +49,7 @@ problem (urgency, kind, text, detail, fix, since) as (
            case when n.lag > n.retained / 2 then pg_catalog.format('Its reader is %%s behind.', pg_catalog.pg_size_pretty(n.lag))
                 else coalesce((select pg_catalog.format('Its reader is %%s behind; a transaction that is open holds it: %%s.', pg_catalog.pg_size_pretty(n.lag), h.who) from holder h),
                               'Its reader is not behind: a transaction that was open held it.') end,
-           (select pg_catalog.format('select pg_terminate_backend(%%s);', h.pid) from holder h where n.lag <= n.retained / 2),
+           (select h.ends from holder h where n.lag <= n.retained / 2),
            (select h.since from holder h where n.lag <= n.retained / 2)
       from near n where n.is_own and n.is_near
     union all
