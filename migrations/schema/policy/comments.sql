@@ -10,6 +10,7 @@ comment on column agent.policy.message is 'Reason of a refusal, for the model an
 comment on column agent.policy.priority is 'Order of evaluation, lowest first; then by name';
 comment on column agent.policy.enabled is 'Whether it applies';
 comment on column agent.policy.run_as is 'Role that condition and expression are executed as';
+comment on column agent.policy.compiled is 'What is evaluated: condition and expression with all names spelled out, and the names that they use, with their owners';
 comment on column agent.policy.search_path is 'search_path of condition and expression: that of the role that created it';
 comment on column agent.policy.updated_at is 'Time of the last change';
 

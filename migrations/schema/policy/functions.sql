@@ -3,6 +3,8 @@ create or replace function agent_internal.checked_policy(_op text, old agent.pol
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _hint text;
 begin
     if not agent.has_role('developer') then
         raise exception 'principal "%" may not change policies', agent.current_principal()
@@ -12,6 +14,20 @@ begin
     end if;
     if _op = 'INSERT' then
         new.search_path := coalesce(new.search_path, agent_internal.path_of(_schemas));
+    end if;
+    if _op = 'INSERT' or (new.condition, new.expression, new.search_path, new.run_as)
+                         is distinct from (old.condition, old.expression, old.search_path, old.run_as) then
+        begin
+            select jsonb_build_object('condition', c.compiled, 'expression', e.compiled,
+                                      'uses', coalesce(c.uses, '[]') || coalesce(e.uses, '[]')) into new.compiled
+              from agent_internal.compiled_expression(new.condition, 'bool', 'call', new.search_path, 'WA022') c
+                   cross join agent_internal.compiled_expression(new.expression, 'jsonb', 'call', new.search_path, 'WA022') e;
+        exception when syntax_error_or_access_rule_violation or data_exception or sqlstate 'WA022' then
+            get stacked diagnostics _hint = pg_exception_hint;
+            raise exception 'policy "%": %', new.name, sqlerrm using errcode = 'WA022', hint = _hint;
+        end;
+    else
+        new.compiled := old.compiled;
     end if;
     new.updated_at := now();
     return new;
@@ -93,11 +109,11 @@ begin
 end;
 $$;
 
--- Evaluate an expression of a policy over a call.
+-- Evaluate the condition or the expression of a policy over a call.
 --
 -- What it does is rolled back: settings, cursors, rows.  Raises what the expression raises, and WA016 if its role has no
 -- trampoline.
-create or replace function agent_internal.evaluate(_policy agent.policy, _expression text, _call jsonb)
+create or replace function agent_internal.evaluate(_policy agent.policy, _part text, _call jsonb)
     returns text
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -117,7 +133,7 @@ begin
     begin
         perform set_config('transaction_read_only', 'on', true);
         _value := agent_internal.go_through(
-            _through, format('select (%s)::pg_catalog.text from (select $1 as call) as c', _expression), _call, null,
+            _through, format(E'select (\n%s\n)::pg_catalog.text from (select $1 as call) as s', _policy.compiled ->> _part), _call, null,
             concat_ws(', ', nullif(_policy.search_path, ''), 'pg_temp'), false, false);
         _done := true;
         raise exception 'evaluated';
@@ -155,6 +171,7 @@ declare
     _found    jsonb;
     _applies  boolean;
     _reason   text;
+    _other    text;
     _state    text;
     _allowed  name[];  -- roles of the policies that have allowed it: those that one of them could change are asked no more
     _changes  agent.policy[] := '{}';  -- those that have changed the call
@@ -184,17 +201,20 @@ begin
                  where (c.priority, c.name) > (_policy.priority, _policy.name) and not agent_internal.overrules(c.run_as, _policy.run_as));
             _reason := coalesce(nullif(_policy.message, ''), format('policy "%s"', _policy.name));
             begin
-                _applies := true;
-                if _policy.condition is not null then
-                    _applies := agent_internal.evaluate(_policy, format('(%s)::boolean', _policy.condition), _call)::boolean;
+                _other := agent_internal.exchanged_name(_policy.compiled -> 'uses');
+                _applies := case when _other is null then true end;
+                if _other is not null then
+                    _reason := format('%s; if that may be, create policy "%s" again', _other, _policy.name);
+                elsif _policy.condition is not null then
+                    _applies := agent_internal.evaluate(_policy, 'condition', _call)::boolean;
                 end if;
                 if _applies and _policy.action = 'transform' then
-                    _found := agent_internal.evaluate(_policy, _policy.expression, _call)::jsonb;
+                    _found := agent_internal.evaluate(_policy, 'expression', _call)::jsonb;
                     if jsonb_typeof(_found) is distinct from 'object' then
                         _applies := null;
                     end if;
                 end if;
-                if _applies is null then
+                if _applies is null and _other is null then
                     _reason := format('policy "%s" returned NULL', _policy.name);
                 end if;
             exception when others or assert_failure then

@@ -19,6 +19,7 @@ create table agent.policy (
     enabled     boolean not null default true,
     run_as      name not null default current_user,
     search_path text not null,
+    compiled    jsonb not null,
     updated_at  timestamptz not null default now(),
     primary key (tenant, name),
     -- One that is never asked would look as if it protected something.

@@ -112,49 +112,24 @@ begin
 end;
 $$;
 
--- The condition of an edge, checked, with all names spelled out.
---
--- It can call functions of others, which are executed as run_as, and as nobody else: not as the role that creates the workflow,
--- or that validates the one of another.  So it is parsed and never planned: the planner executes immutable functions.
-create or replace function agent_internal.edge_condition(_edge jsonb, _as agent.attachment)
-    returns text
+-- The condition of an edge, as agent_internal.compiled_expression() returns it.
+create or replace function agent_internal.edge_condition(_edge jsonb, _as agent.attachment, out compiled text, out uses jsonb)
     language plpgsql
     set search_path = pg_catalog, pg_temp
-    set standard_conforming_strings = on
 as $$
 declare
-    _condition constant text := _edge ->> 'condition';
-    _path constant text := concat_ws(', ', nullif(_as.search_path, ''), 'pg_temp');
-    _head constant text := 'select (';
-    _tail constant text := ')::boolean as holds from pg_catalog.jsonb_to_record(''{}'') as s (state pg_catalog.jsonb)';
-    _tool jsonb;
-    _text text;
+    _condition text := _edge ->> 'condition';
+    _tool      jsonb;
 begin
     if _edge ? 'function' then
         if _condition is not null then
             raise exception 'an edge has either a condition or a function' using errcode = 'WA025';
         end if;
         _tool := agent_internal.state_function(_edge ->> 'function', 'boolean', _as);
-        return format('%I.%I(state)', _tool ->> 'schema', _tool ->> 'function');
-    elsif _condition is null then
-        return null;
-    elsif not agent_internal.is_one_expression(_condition) then
-        raise exception 'condition is not a single expression: %', left(_condition, 200) using errcode = 'WA025',
-            hint = 'Remove comments, dollar quotes, E strings and semicolons, and balance the parentheses.';
+        _condition := format('%I.%I(state)', _tool ->> 'schema', _tool ->> 'function');
     end if;
-    begin
-        _text := agent_internal.with_typed_constants(_head, _condition, _tail, _path, 'WA025');
-        perform set_config('search_path', _path, true);
-        execute pg_catalog.concat('create temporary view walagent_condition as ', _head, _text, _tail);
-        perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    exception when insufficient_privilege then
-        raise exception 'could not check the condition: %', sqlerrm
-            using errcode = 'WA025', hint = format('grant temporary on database %I to %I', current_database(), current_user);
-    end;
-    _text := agent_internal.view_text('pg_temp.walagent_condition', ' SELECT ',
-                                      E' AS holds\n   FROM jsonb_to_record(''{}''::jsonb) s(state jsonb);');
-    drop view pg_temp.walagent_condition;
-    return _text;
+    select c.compiled, c.uses into compiled, uses
+      from agent_internal.compiled_expression(_condition, 'bool', 'state', _as.search_path, 'WA025') c;
 end;
 $$;
 
@@ -224,7 +199,7 @@ begin
                     raise exception 'invalid key "%"', _name using errcode = 'WA025', hint = agent_internal.suggest(_name, _of_edges);
                 end if;
             end loop;
-            perform agent_internal.edge_condition(_each, _as);
+            perform from agent_internal.edge_condition(_each, _as);
             if _each ->> 'from' = '__start__' and (_each ? 'condition' or _each ? 'function') then
                 raise exception 'the edge from __start__ cannot have a condition' using errcode = 'WA025', hint = 'Begin with a router.';
             end if;
@@ -356,9 +331,10 @@ begin
     end;
     select coalesce(jsonb_object_agg(g.a, g.edges), '{}') into _edges
       from (select e ->> 'from' as a, jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
-                       'to', e ->> 'to', 'label', e ->> 'label', 'condition', agent_internal.edge_condition(e, _as)))
+                       'to', e ->> 'to', 'label', e ->> 'label', 'condition', c.compiled, 'uses', nullif(c.uses, '[]')))
                        order by (e ? 'condition' or e ? 'function') desc, coalesce((e ->> 'priority')::integer, 100), n) as edges
               from jsonb_array_elements(_source -> 'edges') with ordinality as x (e, n)
+                   cross join agent_internal.edge_condition(e, _as) c
              where e ->> 'from' <> '__start__' group by 1) g;
     _new.version := agent_internal.next_workflow_version(_new.workflow, coalesce(_source ->> 'description', ''));
     _new.made_by := coalesce(agent.current_principal(), session_user);

@@ -41,11 +41,16 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge; it applies if its condition is true."""
+    """An edge; it applies if its condition is true.
+
+    Args:
+        uses: what of users the condition calls, as agent_internal.names_used_by() returns it.
+    """
 
     to: str
     condition: str | None = None
     label: str = ""
+    uses: Sequence[Json] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ def inner(definition: Definition, frames: Sequence[Frame]) -> Definition:
 def edges_from(definition: Definition, node: str) -> list[Edge]:
     """Return the edges from a node, in the order in which they are asked."""
     return [
-        Edge(raw["to"], raw.get("condition"), raw.get("label", ""))
+        Edge(raw["to"], raw.get("condition"), raw.get("label", ""), raw.get("uses", ()))
         for raw in definition["edges"].get(node, ())
     ]
 

@@ -1,9 +1,10 @@
 """Workflows: the versions that runs are pinned to, and their policies."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
 
 from walagent.domain.run import Claim
 from walagent.message import Json
@@ -20,6 +21,13 @@ async def definition(conn: Connection, claim: Claim) -> Mapping[str, Any] | None
         " _workflow => %(workflow)s, _version => %(version)s)",
         {key: new[key] for key in ("tenant", "workflow", "version")},
     )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def exchanged_name(conn: Connection, used: Sequence[Json]) -> str | None:
+    """Say which name, of those that were written, somebody else has given to something else."""
+    cursor = await conn.execute("select agent_internal.exchanged_name(%s)", (Jsonb(list(used)),))
     row = await cursor.fetchone()
     return row[0] if row else None
 

@@ -1,7 +1,7 @@
 """Policies: what they decide, and that one which fails denies."""
 
 import pytest
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Error
 from psycopg.types.json import Jsonb
 
 from tests.helpers.database import column, refused, role, rows, run_all, session, value
@@ -79,9 +79,6 @@ async def test_a_call_is_changed(policies: AsyncConnection) -> None:
         {"action": "allow", "condition": "1 / 0 = 1"},
         {"action": "allow", "condition": "null"},
         {"action": "allow", "condition": "call ->> 'missing' = 'x'"},
-        {"action": "allow", "condition": "no_such_function(call)"},
-        {"action": "allow", "condition": "true) from pg_class, (select 1"},
-        {"action": "allow", "condition": "'maybe'"},
         {"action": "transform", "expression": "null::jsonb"},
         {"action": "transform", "expression": "'[]'::jsonb"},
         {"action": "transform", "expression": "call -> 'missing'"},
@@ -89,10 +86,38 @@ async def test_a_call_is_changed(policies: AsyncConnection) -> None:
     ],
 )
 async def test_one_that_fails_denies(policies: AsyncConnection, columns: dict[str, Json]) -> None:
-    """Raises, returns NULL, or cannot be parsed: no call is allowed by it."""
+    """Raises, or returns NULL: no call is allowed by it."""
     await add(policies, "broken", columns.pop("action"), **columns)
     found = await decide(policies, CALL)
     assert found[:2] == ("deny", "broken"), found
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"action": "allow", "condition": "no_such_function(call)"},
+        {"action": "allow", "condition": "true) from pg_class, (select 1"},
+        {"action": "allow", "condition": "'maybe'"},
+        {"action": "transform", "expression": "call || "},
+    ],
+)
+async def test_what_cannot_be_compiled_is_refused(
+    policies: AsyncConnection, columns: dict[str, Json]
+) -> None:
+    """When it is created, with its name: nobody learns it from refused calls."""
+    with pytest.raises(Error, match='policy "broken"') as raised:
+        await add(policies, "broken", columns.pop("action"), **columns)
+    assert raised.value.sqlstate == "WA022"
+
+
+async def test_a_function_that_is_dropped_denies(policies: AsyncConnection) -> None:
+    """What was allowed by it is allowed by nothing."""
+    create = "create function fine(call jsonb) returns boolean language sql return true"
+    await run_all(policies, create)
+    await add(policies, "broken", "allow", condition="fine(call)")
+    assert (await decide(policies, CALL))[:2] == ("allow", "broken")
+    await run_all(policies, "drop function fine(jsonb)")
+    assert (await decide(policies, CALL))[:2] == ("deny", "broken")
 
 
 async def test_it_leaves_nothing_behind(policies: AsyncConnection) -> None:

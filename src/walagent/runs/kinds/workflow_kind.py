@@ -21,6 +21,7 @@ from walagent.domain.transcript import result_to_json
 from walagent.domain.workflow_graph import (
     END,
     Definition,
+    Edge,
     Frame,
     Position,
     definition_of,
@@ -184,16 +185,20 @@ class _Passage:
                 raise _StuckError(f"node {name} is {decision}")
         if not edges:
             return None
-        tests = [edge.condition or "true" for edge in edges]
-        number = 0 if edges[0].condition is None else await self._first_true(tests, state)
+        number = 0 if edges[0].condition is None else await self._first_true(edges, state)
         if number is None and name in here["exits"] and decision == "approved":
             return None
         if number is None:
             raise _StuckError(f"no edge from node {name} applies")
         return None if edges[number].to == END else edges[number].to
 
-    async def _first_true(self, tests: Sequence[str], state: Mapping[str, Json]) -> int | None:
+    async def _first_true(self, edges: Sequence[Edge], state: Mapping[str, Json]) -> int | None:
         """Return the number of the first condition that is true: false and NULL are not."""
+        if used := [each for edge in edges for each in edge.uses]:
+            async with self.kind.pool.connection() as conn:
+                if other := await workflows.exchanged_name(conn, used):
+                    raise _StuckError(f"{other}; if that may be, create the workflow again")
+        tests = [edge.condition or "true" for edge in edges]
         cases = " ".join(f"when (\n{test}\n)::boolean then {n}" for n, test in enumerate(tests))
         # Each condition was checked to be one expression, and is executed as the role that it has.
         text = f"select (case {cases} end)::pg_catalog.text from (select $1 as state) as s"  # noqa: S608
