@@ -196,7 +196,8 @@ OF_TOOLS: Final = {
 WRITTEN: Final = {
     "agent_version.definition", "approval.arguments", "attachment.definition",
     "attachment_version.definition", "audit.detail", "backfill.cursor", "event.data",
-    "persona_version.definition", "question.answer", "question.options", "run.change", "run.error",
+    "persona_version.definition", "policy.compiled", "question.answer", "question.options",
+    "run.change", "run.error",
     "step.content", "tool_version.definition", "workflow_node.settings",
     "workflow_version.definition", "workflow_version.source",
 }  # fmt: skip

@@ -1,5 +1,6 @@
 """Check the privileges of walagent's roles, and the attached tables."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -65,6 +66,12 @@ def check_isolation(roles: Iterable[UnconfinedRole]) -> Iterator[Finding]:
                     else f"alter role {role} nosuperuser;"
                     if reason == "SUPERUSER"
                     else f"revoke the owner of the schema agent from {role}",
+                )
+            case "nobody", _:
+                yield warning(
+                    f'login "{found.role}" is nobody: its name is that of a {found.principal}'
+                    " in tenant default",
+                    f"select agent.create_principal('…', login => {quote_text(found.role)});",
                 )
             case _, "BYPASSRLS":
                 yield warning(f'role "{found.role}" has BYPASSRLS', bypasses)
@@ -179,15 +186,16 @@ def _check_table(table: AttachedTable, role: str) -> Iterator[Finding]:
         )
     yield from _check_role(table, role)
     yield from _check_reading(table, role)
+    resume = f"walagent agents resume {shlex.quote(table.attachment)}"
     if table.lost:
         yield problem(
             f"attachment {table.attachment} is broken: {table.lost}",
-            f"walagent agents resume {table.attachment} -- accepts the table, or prints a fix",
+            f"{resume} -- accepts the table, or prints a fix",
         )
     elif table.paused and table.paused_reason:
         yield warning(
             f"attachment {table.attachment} is paused: {table.paused_reason}",
-            f"walagent agents resume {table.attachment} -- once the reason is fixed",
+            f"{resume} -- once the reason is fixed",
         )
 
 

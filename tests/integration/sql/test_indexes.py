@@ -32,7 +32,8 @@ insert into agent.step (run_id, seq, kind, content)
 select r.id, 0, 'note', '{{}}' from agent.run r;
 alter table agent.run enable trigger user;
 insert into agent.tenant (name) values ('other');
-insert into agent.principal (tenant, name) values ('default', session_user) on conflict do nothing;
+insert into agent.principal (tenant, name, is_login) values ('default', session_user, true)
+    on conflict do nothing;
 insert into agent.thread (id, tenant, title, created_by)
 select gen_random_uuid(), 'default', 'x', session_user from generate_series(1, 20);
 alter table agent.event disable trigger user;

@@ -1,4 +1,5 @@
--- Roles that row-level security does not confine, and that should not be so: of the daemon, the owner and principals.
+-- Roles that row-level security does not confine, and that should not be so: of the daemon, the owner and principals.  And logins
+-- that it lets see nothing, because another has their name.
 with owner as (
     select r.* from pg_namespace n join pg_roles r on r.oid = n.nspowner where n.nspname = 'agent_internal'
 )
@@ -12,7 +13,13 @@ union all
 select 'principal', r.rolname::text, format('%s of tenant %s', l.principal, l.tenant),
        case when r.rolsuper then 'SUPERUSER' when r.rolbypassrls then 'BYPASSRLS' else 'OWNER' end
   from agent_internal.login l
-       join pg_roles r on r.rolname = l.login
+       join pg_roles r on r.rolname = l.login and l.taken_by = 'login'
        cross join owner o
  where r.rolsuper or r.rolbypassrls or pg_has_role(r.oid, o.oid, 'member')
+union all
+-- A login of a name that is taken in tenant default: it is nobody.
+select 'nobody', r.rolname::text, l.taken_by, ''
+  from agent_internal.login l
+       join pg_roles r on r.rolname = l.login and r.rolcanlogin
+ where l.taken_by <> 'login' and not exists (select from agent_internal.login o where o.login = l.login and o.taken_by = 'login')
  order by 1, 2
