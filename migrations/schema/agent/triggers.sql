@@ -44,3 +44,11 @@ create trigger check_principal_name before insert or update of tenant, name, kin
 
 create trigger check_agents_of_nodes after insert on agent.workflow_version
     for each row execute function agent_internal.check_agents_of_nodes();
+
+-- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+create trigger enter before insert or update or delete on agent.agent for each statement execute function agent_internal.enter_trigger();
+create trigger leave after insert or update or delete on agent.agent for each statement execute function agent_internal.leave_trigger();
+create trigger enter before insert or update or delete on agent.principal for each statement execute function agent_internal.enter_trigger();
+create trigger leave after insert or update or delete on agent.principal for each statement execute function agent_internal.leave_trigger();
+create trigger enter before insert or update or delete on agent.workflow_version for each statement execute function agent_internal.enter_trigger();
+create trigger leave after insert or update or delete on agent.workflow_version for each statement execute function agent_internal.leave_trigger();

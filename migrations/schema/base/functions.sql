@@ -109,10 +109,79 @@ end;
 $$;
 comment on function agent_internal.is_maintaining() is 'Whether PostgreSQL maintains a table, as its owner';
 
+-- How many triggers are walagent's own, without one of others below them: those of statements on its tables.
+--
+-- What says so is signed for this transaction, and only triggers of walagent have it signed, which nobody else can create.
+create or replace function agent_internal.own_triggers()
+    returns integer
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _said constant text := current_setting('walagent.own_triggers', true);
+begin
+    if coalesce(_said, '') = '' or left(_said, 64) <> agent_internal.mac(format('triggers %s %s', agent_internal.transaction_name(), substr(_said, 65))) then
+        return 0;
+    end if;
+    return substr(_said, 65)::integer;
+end;
+$$;
+
+create or replace function agent_internal.say_own_triggers(_count integer)
+    returns void
+    language sql
+    set search_path = pg_catalog, pg_temp
+as $$
+    select set_config('walagent.own_triggers', case when _count > 0
+        then agent_internal.mac(format('triggers %s %s', agent_internal.transaction_name(), _count)) || _count else '' end, true)
+$$;
+
+-- Before a statement on a table of walagent, whose triggers act as who executes it; not below a trigger of others.
+create or replace function agent_internal.enter_trigger()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if pg_trigger_depth() = agent_internal.own_triggers() + 1 then
+        perform agent_internal.say_own_triggers(pg_trigger_depth());
+    end if;
+    return null;
+end;
+$$;
+
+create or replace function agent_internal.leave_trigger()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if pg_trigger_depth() = agent_internal.own_triggers() then
+        perform agent_internal.say_own_triggers(pg_trigger_depth() - 1);
+    end if;
+    return null;
+end;
+$$;
+
+-- Whether a trigger of others is being executed.  Since PostgreSQL 18, one below the cascade of a foreign key is executed as the
+-- owner of its table, after the statement of the foreign key: nothing says so, but that it is a trigger.
+create or replace function agent_internal.in_foreign_trigger()
+    returns boolean
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$ select pg_trigger_depth() > 0 and pg_trigger_depth() > agent_internal.own_triggers() $$;
+comment on function agent_internal.in_foreign_trigger() is 'Whether a trigger of others is being executed';
+
 -- Whether code of others is being executed here, so that the login of the session is not who acts.
 --
 -- A trampoline executes it, which is among those that have called this: nothing removes it from them.  Or PostgreSQL does, as the
--- owner of a table: while it maintains the table, or checks or cascades a foreign key, whose statement is among the callers then.
+-- owner of a table: while it maintains the table, or checks or cascades a foreign key, whose statement is among the callers then;
+-- or in a trigger.  What stands around the names of callers is in the language of the server.
 -- A parallel worker does not know who has called.
 --
 -- Raises 25000 in a parallel worker, where nothing of walagent is executed.
@@ -128,8 +197,8 @@ begin
     get diagnostics _callers = pg_context;
     perform set_config('walagent.parallel', 'no', true);
     return strpos(_callers, 'agent_call.as_') > 0 and _callers ~ 'agent_call[.]as_[0-9]+[(]'
-        or strpos(_callers, 'OPERATOR(') > 0
-           and _callers ~ 'SQL statement "(SELECT 1 FROM|DELETE FROM|UPDATE) (ONLY )?".* OPERATOR[(]'
+        or strpos(_callers, 'OPERATOR(') > 0 and _callers ~ '(SELECT 1 FROM|DELETE FROM|UPDATE) .*OPERATOR[(]'
+        or agent_internal.in_foreign_trigger()
         or agent_internal.is_maintaining();
 end;
 $$;

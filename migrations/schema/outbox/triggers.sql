@@ -9,3 +9,11 @@ create constraint trigger wake_delivery
     deferrable initially deferred
     for each row
     execute function agent_internal.wake_delivery();
+
+-- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+create trigger enter before insert or update or delete on agent.channel for each statement execute function agent_internal.enter_trigger();
+create trigger leave after insert or update or delete on agent.channel for each statement execute function agent_internal.leave_trigger();
+create trigger enter before insert or update or delete on agent.notification for each statement execute function agent_internal.enter_trigger();
+create trigger leave after insert or update or delete on agent.notification for each statement execute function agent_internal.leave_trigger();
+create trigger enter before insert or update or delete on agent.outbox for each statement execute function agent_internal.enter_trigger();
+create trigger leave after insert or update or delete on agent.outbox for each statement execute function agent_internal.leave_trigger();
