@@ -125,7 +125,7 @@ async def test_an_admin_creates_no_token_that_acts_as_another_login(
         await run_all(conn, "update agent.principal set login = null")
 
 
-@pytest.mark.parametrize("kind", ["login", "group"])
+@pytest.mark.parametrize("kind", ["login", "group", "login with members"])
 async def test_four_eyes_hold_for_the_principal_of_the_login_that_attached(
     conn: AsyncConnection, dsn: str, kind: str
 ) -> None:
@@ -134,7 +134,7 @@ async def test_four_eyes_hold_for_the_principal_of_the_login_that_attached(
     await run_all(conn, "update agent.tenant set settings = '{\"four_eyes\": true}'")
     spec = "model=fake, name=mine, tools=[refund_user], approve=[refund_user]"
     async with policy.person(conn, "ann", "{approver,developer}") as ann, role(
-        conn, "nologin"
+        conn, "nologin" if kind == "group" else "login"
     ) as group:  # fmt: skip
         await run_all(
             conn,

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from psycopg import AsyncConnection, errors, sql
+from psycopg import AsyncConnection, errors
 
 from tests.helpers.database import refused, role, run_all, session, until, value
 from tests.integration.own_worker.rig import Desk, desk
@@ -32,9 +32,9 @@ OWNED = {
     "collation": 'create collation thing from "C"',
     "conversion": "create conversion thing for 'LATIN1' to 'UTF8' from iso8859_1_to_utf8",
     "text search": "create text search configuration thing (copy = simple)",
+    "schema": "create schema thing",
 }
 NOT_CODE = {
-    "schema": "create schema thing",
     "sequence": "create sequence thing",
     "temporary table": "create temporary table thing (id int)",
 }
@@ -49,25 +49,29 @@ async def place(conn: AsyncConnection, dsn: str) -> AsyncIterator[Desk]:
 
 @pytest.fixture
 async def owner(conn: AsyncConnection) -> AsyncIterator[str]:
-    """A role that may create."""
+    """A role, and a schema."""
     async with role(conn, "login") as name:
-        await run_all(conn, "create schema theirs")
-        create = sql.SQL(
-            "grant create, usage on schema theirs to {0}; grant create on database {1} to {0}"
-        )
-        await conn.execute(create.format(sql.Identifier(name), sql.Identifier(conn.info.dbname)))
+        await run_all(conn, f"create schema theirs; grant usage on schema theirs to {name}")
         yield name
+
+
+async def own(conn: AsyncConnection, dsn: str, owner: str, statement: str) -> None:
+    """Let the role create something, and nothing later."""
+    places = f"schema theirs {{}} {owner}; {{}} create on database {conn.info.dbname} {{}} {owner}"
+    await run_all(conn, f"grant create on {places.format('to', 'grant', 'to')}")
+    async with session(dsn, user=owner, options="-csearch_path=theirs") as other:
+        await run_all(other, statement)
+    await run_all(conn, f"revoke create on {places.format('from', 'revoke', 'from')}")
 
 
 @pytest.mark.parametrize("kind", OWNED)
 async def test_somebody_who_owns_something_stops_sql_tools_there(
-    place: Desk, dsn: str, owner: str, kind: str
+    place: Desk, conn: AsyncConnection, dsn: str, owner: str, kind: str
 ) -> None:
     """Until the worker's login says that the owner may act as it."""
     turn = await place.start()
     assert await value(place.worker, CALL, turn) == "done"
-    async with session(dsn, user=owner, options="-csearch_path=theirs") as other:
-        await run_all(other, OWNED[kind])
+    await own(conn, dsn, owner, OWNED[kind])
     turn = await _again(place, turn)
     with pytest.raises(errors.Error, match=owner) as error:
         await value(place.worker, CALL, turn)
@@ -77,19 +81,46 @@ async def test_somebody_who_owns_something_stops_sql_tools_there(
 
 
 @pytest.mark.parametrize("kind", NOT_CODE)
-async def test_what_has_no_code_stops_nothing(place: Desk, dsn: str, owner: str, kind: str) -> None:
+async def test_what_has_no_code_stops_nothing(
+    place: Desk, conn: AsyncConnection, dsn: str, owner: str, kind: str
+) -> None:
     """Nor do the temporary tables of another session."""
-    async with session(dsn, user=owner, options="-csearch_path=theirs") as other:
-        await run_all(other, NOT_CODE[kind])
+    async with session(dsn, user=owner) as other:
+        if kind == "temporary table":
+            await run_all(other, NOT_CODE[kind])
+        else:
+            await own(conn, dsn, owner, NOT_CODE[kind])
         assert await value(place.worker, CALL, await place.start()) == "done"
+
+
+@pytest.mark.parametrize(
+    "may",
+    [
+        "grant create on schema theirs to {owner}",
+        "alter schema theirs owner to {owner}",
+        "grant create on schema theirs to public",
+        "grant trigger on note to {owner}; grant create on database {database} to {owner}",
+    ],
+)
+async def test_who_may_create_something_stops_them_too(
+    place: Desk, conn: AsyncConnection, dsn: str, owner: str, may: str
+) -> None:
+    """A function that is there for the time of a call can be gone again when one looks."""
+    turn = await place.start()
+    assert await value(place.worker, CALL, turn) == "done"
+    await run_all(conn, may.format(owner=owner, database=conn.info.dbname))
+    turn = await _again(place, turn)
+    with pytest.raises(errors.Error, match="who may create") as error:
+        await value(place.worker, CALL, turn)
+    assert error.value.sqlstate == "WA027"
+    assert await value(place.worker, ASK, turn) == "ready"
 
 
 async def test_who_may_act_as_the_worker_is_no_stranger(
     place: Desk, conn: AsyncConnection, dsn: str, owner: str
 ) -> None:
     """The hint is a statement that works."""
-    async with session(dsn, user=owner, options="-csearch_path=theirs") as other:
-        await run_all(other, OWNED["function"])
+    await own(conn, dsn, owner, OWNED["function"])
     turn = await place.start()
     with pytest.raises(errors.Error) as error:
         await value(place.worker, CALL, turn)
@@ -104,8 +135,7 @@ async def test_a_membership_by_which_nobody_can_act_is_not_enough(
     """Since PostgreSQL 16 there are such."""
     if conn.info.server_version < 160000:
         pytest.skip("a member can become the role before PostgreSQL 16")
-    async with session(dsn, user=owner, options="-csearch_path=theirs") as other:
-        await run_all(other, OWNED["function"])
+    await own(conn, dsn, owner, OWNED["function"])
     await run_all(conn, f"grant {place.names[0]} to {owner} with set false, inherit false")
     with pytest.raises(errors.Error, match=owner) as error:
         await value(place.worker, CALL, await place.start())
@@ -126,8 +156,7 @@ async def test_policies_are_not_evaluated_there_either(
         f"insert into agent.policy (tenant, name, point, phase, action, {column}, run_as)"
         f" values ('default', 'p', 'tool', 'before', '{action}', '{what}', current_user)",
     )
-    async with session(dsn, user=owner, options="-csearch_path=theirs") as other:
-        await run_all(other, OWNED["function"])
+    await own(conn, dsn, owner, OWNED["function"])
     record = "select agent.record_tool_result(%s, 'look_up', '\"x\"')"
     for statement in (record, ASK, CALL):
         with pytest.raises(errors.Error, match=owner) as error:
@@ -142,6 +171,9 @@ async def _again(place: Desk, turn: int) -> int:
 
 LATE = """
 begin;
+create schema xs authorization {stranger};
+grant usage on schema xs to public;
+set role {stranger};
 create function xs.leave() returns trigger language plpgsql as $$
 begin
     perform pg_catalog.set_config('search_path', 'xs, pg_catalog', false);
@@ -161,13 +193,12 @@ async def test_what_is_created_while_the_tool_waits_leaves_nothing(
     async with desk(conn, dsn) as d, role(conn) as stranger:
         await run_all(
             conn,
-            f"create schema xs authorization {stranger}; grant trigger on note to {stranger};"
-            "grant usage on schema xs to public",
+            f"grant trigger on note to {stranger}",
         )
         try:
             turn = await d.start()
-            async with session(dsn, user=stranger) as other:
-                await run_all(other, LATE)
+            async with session(dsn) as other:
+                await run_all(other, LATE.format(stranger=stranger))
                 calling = asyncio.create_task(value(d.worker, call, turn))
                 await until(
                     conn,
@@ -211,9 +242,7 @@ async def test_a_session_ends_in_which_a_stranger_has_prepared_a_statement(
             conn,
             "create or replace function add_note(text text) returns text language plpgsql as $$"
             " begin perform pg_advisory_xact_lock(4711); insert into note (text) values ($1);"
-            f" return 'noted'; end $$; grant trigger on note to {stranger};"
-            f"create schema theirs authorization {stranger};"
-            "grant usage on schema theirs to public",
+            f" return 'noted'; end $$; grant trigger on note to {stranger}",
         )
         turn = await d.start()
         await d.worker.execute("prepare mine as select 'mine'::text")
@@ -224,6 +253,11 @@ async def test_a_session_ends_in_which_a_stranger_has_prepared_a_statement(
                 "select exists (select from pg_locks where locktype = 'advisory' and not granted)"
             )
             await until(conn, waits)
+            await run_all(
+                conn,
+                f"create schema theirs authorization {stranger};"
+                "grant usage on schema theirs to public",
+            )
             await run_all(other, PREPARED.format(end=ENDS[end]))
             await run_all(conn, "select pg_advisory_unlock(4711)")
             with pytest.raises(errors.AdminShutdown):
@@ -267,7 +301,7 @@ async def test_a_policy_that_was_made_after_the_look_is_not_evaluated_there(
         f" values ('default', 'p', 'tool', 'before', 'deny', '{LOCKS}', '{place.names[2]}');"
         "set walagent.own_session = 'on'",
     )
-    evaluate = "select agent_internal.evaluate(p, p.condition, '{}') from agent.policy p"
+    evaluate = "select agent_internal.evaluate(p, 'condition', '{}') from agent.policy p"
     error = await refused(conn, evaluate, state="WA022")
     assert place.names[2] in str(error)
 

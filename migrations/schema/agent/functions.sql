@@ -27,6 +27,17 @@ begin
 end;
 $$;
 
+create or replace function agent_internal.check_deleted_agent()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.check_use(old.tenant, old.name);
+    return old;
+end;
+$$;
+
 create or replace function agent_internal.touch_attachments()
     returns trigger
     language plpgsql

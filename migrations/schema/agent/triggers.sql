@@ -24,6 +24,8 @@ create trigger freeze_agent after insert or delete on agent.agent
 create trigger freeze_change after update on agent.agent
     for each row when (old.version <> new.version) execute function agent_internal.freeze_agent();
 
+create trigger check_deleted_agent before delete on agent.agent for each row execute function agent_internal.check_deleted_agent();
+
 create trigger check_parameters before insert or update of parameters on agent.agent
     for each row when (jsonb_typeof(new.parameters) = 'object') execute function agent_internal.check_parameters();
 
@@ -48,7 +50,3 @@ create trigger check_agents_of_nodes after insert on agent.workflow_version
 -- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
 create trigger enter before insert or update or delete on agent.agent for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.agent for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent.principal for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent.principal for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent.workflow_version for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent.workflow_version for each statement execute function agent_internal.leave_trigger();

@@ -115,26 +115,25 @@ begin
 end;
 $$;
 
--- The principals that act as a role: of its login; of a role that is no login, those of its members, and itself.  A login of
--- no principal acts under its own name.
+-- The principals that act as a role: of its login, of its members, which can set it, and itself.  A login of no principal acts
+-- under its own name.
 create or replace function agent_internal.principals_of(_role name)
     returns setof name
     language sql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
-    with recursive acting (oid, name, logs_in) as (
-        select r.oid, r.rolname, r.rolcanlogin from pg_roles r where r.rolname = _role
+    with recursive acting (oid, name) as (
+        select r.oid, r.rolname from pg_roles r where r.rolname = _role
         union
-        select r.oid, r.rolname, r.rolcanlogin
+        select r.oid, r.rolname
           from acting a join pg_auth_members m on m.roleid = a.oid join pg_roles r on r.oid = m.member
-         where not a.logs_in
     ), named (name) as (select a.name from acting a union select _role)  -- it might have been dropped
     select distinct coalesce(l.principal, n.name) from named n left join agent_internal.login l on l.login = n.name and l.taken_by = 'login' order by 1
 $$;
 
--- Who started a run: who asked or wrote the event, otherwise who attached the agent: the principal of the login, or the
--- members of a role that is no login, which each of them can set.
+-- Who started a run: who asked or wrote the event, otherwise who attached the agent: the principal of the login, and the
+-- members of the role, which each of them can set.
 create or replace function agent_internal.requesters_of(_run agent.run)
     returns name[]
     language sql
@@ -241,7 +240,7 @@ $$;
 --
 -- Only roles with grant_approver decide, and of principals those with the role approver.  The agent cannot, nor can the
 -- role that it runs as, a login of that role that has set another one, or a principal of that login by a token; nor, with
--- four_eyes, who started the run.
+-- four_eyes, who started the run.  Code of others, such as a trigger of a table that a person writes, decides nothing.
 -- Approvals end without a decision only if they expire (agent_internal.tick()) or their run is cancelled (agent.cancel(),
 -- with the owner's rights).
 create or replace function agent_internal.check_decision()
@@ -264,6 +263,8 @@ begin
         if not has_function_privilege('agent.approve(bigint)', 'execute') then
             raise exception 'role "%" may not decide approvals', current_user
                 using errcode = '42501', hint = format('Run select agent.grant_approver(%L).', current_user);
+        elsif agent_internal.in_code() then
+            raise exception 'code of others decides no approvals' using errcode = '42501', hint = 'Decide in a statement of your own.';
         elsif _me is null or not agent.has_role('approver') then
             raise exception 'principal "%" may not decide approvals', coalesce(_me, '') using errcode = '42501',
                 hint = 'An admin can grant it the role approver.';

@@ -177,12 +177,22 @@ create or replace function agent_internal.check_use(_tenant text, _agent text)
 as $$
 declare
     _other agent.attachment;
+    _flow  agent.workflow_version;
 begin
     select * into _other from agent.attachment a
      where a.tenant = _tenant and a.agent = _agent and not agent_internal.may_change(a.attached_by) limit 1;
     if found then
         raise exception 'agent "%" is used by attachment "%", which belongs to role "%"', _agent, _other.name, _other.attached_by
             using errcode = '42501', hint = format('Connect as %I, as a member of it, or as the owner of the schema.', _other.attached_by);
+    end if;
+    select v.* into _flow
+      from agent.workflow w
+           join agent.workflow_version v on v.tenant = w.tenant and v.workflow = w.name and v.version = w.version
+           join agent.workflow_node n on n.tenant = v.tenant and n.workflow = v.workflow and n.version = v.version
+     where w.tenant = _tenant and n.settings ->> 'agent' = _agent and not agent_internal.may_change(v.run_as) limit 1;
+    if found then
+        raise exception 'agent "%" is used by workflow "%", which runs as role "%"', _agent, _flow.workflow, _flow.run_as
+            using errcode = '42501', hint = format('Connect as %I, as a member of it, or as the owner of the schema.', _flow.run_as);
     end if;
 end;
 $$;

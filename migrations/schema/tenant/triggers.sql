@@ -27,6 +27,8 @@ create trigger check_settings before insert or update of settings on agent.tenan
     for each row when (jsonb_typeof(new.settings) = 'object') execute function agent_internal.check_settings();
 
 -- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+create trigger enter before insert or update or delete on agent.principal for each statement execute function agent_internal.enter_trigger();
+create trigger leave after insert or update or delete on agent.principal for each statement execute function agent_internal.leave_trigger();
 create trigger enter before insert or update or delete on agent.tenant for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.tenant for each statement execute function agent_internal.leave_trigger();
 create trigger enter before insert or update or delete on agent.role_grant for each statement execute function agent_internal.enter_trigger();

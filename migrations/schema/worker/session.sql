@@ -6,7 +6,8 @@
 
 -- Somebody whose code can be reached, who may not act as the login of this session: the role, and what is theirs; NULL: nobody.
 --
--- That is who owns what can have code, as whom a policy of the tenant is evaluated, and who may write the condition of a trigger.
+-- That is who owns what can have code, or may create it: it can be gone again when one looks; as whom a policy of the tenant is
+-- evaluated, and who may write the condition of a trigger.
 create or replace function agent_internal.stranger_of_session(out stranger name, out what text)
     language sql
     stable
@@ -33,6 +34,18 @@ as $$
                join pg_class c on c.oid = t.tgrelid
                cross join lateral aclexplode(c.relacl) a
          where t.tgqual is not null and a.privilege_type = 'TRIGGER' and a.grantee <> c.relowner
+        union all
+        -- The function of such a trigger stands in a schema that its owner makes for it.
+        select a.grantee, format('who may create triggers on %s, and schemas', c.oid::regclass), 0
+          from pg_class c cross join lateral aclexplode(c.relacl) a
+         where a.privilege_type = 'TRIGGER' and a.grantee <> c.relowner
+           and has_database_privilege(a.grantee, current_database(), 'create')
+           and c.relnamespace not in (select oid from pg_namespace where nspname in ('agent', 'agent_internal'))
+        union all
+        select a.grantee, format('who may create functions in schema %I', n.nspname), 0
+          from pg_namespace n cross join lateral aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+         where a.privilege_type = 'CREATE'
+           and n.nspname not in ('agent', 'agent_internal', 'agent_signed', 'agent_call', 'information_schema') and n.nspname !~ '^pg_'
     )
     select coalesce(o.rolname, 'public'), f.what
       from found f left join pg_roles o on o.oid = f.oid

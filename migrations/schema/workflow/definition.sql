@@ -301,6 +301,7 @@ as $$
 declare
     _source  constant jsonb := jsonb_build_object('nodes', '[]'::jsonb, 'edges', '[]'::jsonb, 'exits', '[]'::jsonb) || _new.source;
     _as      agent.attachment;
+    _other   name;
     _wrong   record;
     _nodes   jsonb;
     _edges   jsonb;
@@ -310,6 +311,12 @@ begin
             using errcode = '42501', hint = 'A principal needs the role developer.';
     elsif not pg_has_role(current_user, _new.run_as, 'member') then
         raise exception 'must be a member of role "%" to create a workflow that runs as it', _new.run_as using errcode = '42501';
+    end if;
+    select v.run_as into _other
+      from agent.workflow w join agent.workflow_version v on v.tenant = w.tenant and v.workflow = w.name and v.version = w.version
+     where w.tenant = _new.tenant and w.name = _new.workflow and not agent_internal.may_change(v.run_as);
+    if found then
+        raise exception 'must be a member of role "%" to change workflow "%", which runs as it', _other, _new.workflow using errcode = '42501';
     end if;
     _new.search_path := agent_internal.path_of(_schemas);
     _as := agent_internal.executing_as(_new.run_as, _new.search_path);
@@ -493,6 +500,22 @@ create or replace function agent_internal.dot_quote(_text text)
     set standard_conforming_strings = on
 as $$ select '"' || replace(replace(replace(_text, '\', '\\'), '"', '\"'), E'\n', '\n') || '"' $$;
 
+-- Raise 42501 unless the caller can become the role that a workflow runs as.
+create or replace function agent_internal.check_workflow_owner(_of agent.workflow_version)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not agent_internal.is_operator() and agent_internal.may_become(
+           (select r.oid from pg_roles r where r.rolname = agent_internal.own_login()), _of.run_as) is not true then
+        raise exception '"%" cannot become role "%", as which workflow "%" runs', coalesce(agent.current_principal(), ''), _of.run_as, _of.workflow
+            using errcode = '42501', hint = format('Connect as a login that is a member of %I, or as the owner of the schema.', _of.run_as);
+    end if;
+end;
+$$;
+
 -- Remove a workflow.  Raises WA025 if runs of it have not ended.
 create or replace function agent.drop_workflow(name text)
     returns void
@@ -508,6 +531,7 @@ begin
         raise exception 'principal "%" may not drop workflows', agent.current_principal()
             using errcode = '42501', hint = 'A principal needs the role developer.';
     end if;
+    perform agent_internal.check_workflow_owner(_of);
     perform from agent.workflow w where w.tenant = _of.tenant and w.name = _of.workflow for update;
     select count(*) into _count from agent.run r
      where r.kind = 'node' and not agent_internal.is_final(r.state)

@@ -108,7 +108,8 @@ comment on function agent.workflow_state(bigint) is 'The checkpoints of a run: n
 
 -- Start a run of the same version at a checkpoint of another run, with *patch* merged into the state.
 --
--- Raises WA025 if there is no such checkpoint, and as agent.start_workflow() does.
+-- Raises WA025 if there is no such checkpoint, 42501 unless the caller can become the role that it runs as, and as
+-- agent.start_workflow() does.
 create or replace function agent.fork_workflow(run bigint, checkpoint integer, patch jsonb default '{}')
     returns bigint
     language plpgsql
@@ -132,6 +133,7 @@ begin
     end if;
     select v.* into _of from agent.workflow_version v
      where v.tenant = agent.current_tenant() and v.workflow = _run.change #>> '{new,workflow}' and v.version = (_run.change #>> '{new,version}')::integer;
+    perform agent_internal.check_workflow_owner(_of);  -- what the nodes before have checked, a person perhaps, is checked no more
     return agent_internal.insert_workflow_run(_of, _run.change #> '{new,input}', jsonb_build_object(
         'run', _run.id, 'checkpoint', fork_workflow.checkpoint, 'node', _at -> 'node', 'frames', _at -> 'frames',
         'state', (_at -> 'state') || fork_workflow.patch));

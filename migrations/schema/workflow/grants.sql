@@ -13,6 +13,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.validate_workflow(text)', 'execute', '{runner,developer}'),
     ('function', 'agent.workflow_dot(text)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent.workflow_state(bigint)', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.check_workflow_owner(agent.workflow_version)', 'execute', '{runner}'),
     ('function', 'agent_internal.check_workflow(text, jsonb, agent.attachment)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.defined_workflow(agent.workflow_version, name[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.dot_quote(text)', 'execute', '{runner,viewer,developer}'),
