@@ -12,6 +12,12 @@ from typing import Any, Literal
 Json = Any  # str, int, float, bool, None, and lists and dicts of them
 
 
+class Unreadable(str):
+    """Stands for JSON that is not read, and says why."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """Words."""

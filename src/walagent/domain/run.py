@@ -8,7 +8,7 @@ from typing import Any
 
 from walagent.domain.agent_spec import AgentSpec, Authority, Target
 from walagent.domain.tenant import DEFAULT_TENANT, Actor
-from walagent.message import Json
+from walagent.message import Json, Unreadable
 from walagent.postgres.lsn import Lsn
 
 
@@ -87,9 +87,15 @@ class Claim:
         return self.merged[-1] if self.merged else self.change
 
     @property
+    def unreadable(self) -> str | None:
+        """Return why what has been stored of the run is not read; None: it is."""
+        stored = (*self.changes, *(step.content for step in self.steps), self.question)
+        return next((str(each) for each in stored if isinstance(each, Unreadable)), None)
+
+    @property
     def is_deferred(self) -> bool:
         """Return whether the evaluation is deferred; not if a person has requeued the run."""
-        return bool(self.change.get("deferred")) and not self.steps
+        return not self.unreadable and bool(self.change.get("deferred")) and not self.steps
 
     @property
     def was_shown(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 
 from walagent.domain.run import Claim, RunSpec, RunState, Step
-from walagent.errors import BudgetExceededError, WalagentError
+from walagent.errors import BudgetExceededError, LimitReachedError, WalagentError
 from walagent.moves import RunEvent
 from walagent.runs.awake_timeout import awake_for
 from walagent.runs.error_policy import Outcome, outcome_of
@@ -22,6 +22,7 @@ from walagent.store.runs import Spent
 from walagent.telemetry import metrics
 from walagent.telemetry.log import log
 
+_LEAVE_OUT = "to leave a column out, name others in columns of the attachment"
 _BUSY = 5.0  # seconds until a run is retried whose attachment a transaction was changing
 
 # A run that needs a person's attention is not lost among the others.
@@ -30,6 +31,11 @@ _LEVELS: Final = {
     RunState.NEEDS_REVIEW: "warning",
     RunState.DEAD: "error",
 }
+
+
+def _check(claim: Claim) -> None:
+    if (why := claim.unreadable) is not None:
+        raise LimitReachedError(f"the run cannot be read: {why}; {_LEAVE_OUT}")
 
 
 @dataclass(slots=True)
@@ -72,6 +78,7 @@ class RunAttempt:
         """Execute the run to its end or its next wait.  Handles every error of the run."""
         started, wake = time.monotonic(), None
         try:
+            _check(self.claim)
             with translating():
                 run = await self.specify()
             self._name = run.source
