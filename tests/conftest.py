@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import signal
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -76,10 +77,28 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that depends on the server under test."""
+    """Mark the tests that depend on the server under test, and the slow cases of others."""
+    cases = defaultdict[str, list[pytest.Function]](list)
     for item in items:
         if "server" in getattr(item, "fixturenames", ()):
             item.add_marker("server")
+        if isinstance(item, pytest.Function) and item.get_closest_marker("few"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for several in cases.values():
+        _mark_slow(several)
+
+
+def _mark_slow(cases: list[pytest.Function]) -> None:
+    """Leave as many cases as the marker says, spread over the list; the others are slow."""
+    mark = cases[0].get_closest_marker("few")
+    assert mark is not None
+    (most,) = mark.args
+    quick = [case for case in cases if not case.get_closest_marker("slow")]
+    quick.sort(key=lambda case: [*case.callspec.indices.values()])  # items come in a random order
+    kept = {len(quick) * n // most for n in range(most)}
+    for n, case in enumerate(quick):
+        if n not in kept:
+            case.add_marker("slow")
 
 
 @pytest.fixture

@@ -160,6 +160,7 @@ def test_a_table_that_is_exchanged_while_a_condition_is_compiled_executes_nothin
             assert not is_taken(conn)
 
 
+@pytest.mark.slow
 def test_a_function_that_is_exchanged_while_an_edge_is_compiled_executes_nothing(
     conn: psycopg.Connection, eve: Eve
 ) -> None:

@@ -157,6 +157,7 @@ async def attempt(conn: AsyncConnection, statement: str, *values: object) -> tup
         return 0, f"{error} {error.diag.message_detail} {error.diag.message_hint}"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ROLES)
 async def test_no_verb_reaches_a_row_of_another_tenant(stage: Stage, name: str) -> None:
     """Nor does it move a row there, and what it says contains nothing of it."""
@@ -215,6 +216,7 @@ select p.oid::regproc::text, array_agg(t.typname::text order by a.n)
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["admin", "viewer"])
 async def test_no_interface_function_reaches_a_row_of_another_tenant(
     stage: Stage, name: str

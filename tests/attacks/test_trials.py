@@ -61,6 +61,7 @@ def spied(dsn: str, tmp_path: Path) -> Iterator[tuple[User, str]]:
             conn.execute(sql.SQL("drop role {0}").format(name))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("local", ["true", "false"])
 def test_a_tool_that_forgets_who_it_is_is_nobody(

@@ -59,6 +59,7 @@ async def owner(conn: AsyncConnection) -> AsyncIterator[str]:
         yield name
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("kind", OWNED)
 async def test_somebody_who_owns_something_stops_sql_tools_there(
     place: Desk, dsn: str, owner: str, kind: str

@@ -241,6 +241,7 @@ def test_a_second_demo_at_the_same_time_says_what_is_in_its_way(home: Path, scri
     assert json.loads(out)["effects"] > 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [

@@ -141,6 +141,7 @@ async def end_well(stage: Stage) -> None:
     assert await fetch(conn, "select * from agent.broken_invariant") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point",
     [

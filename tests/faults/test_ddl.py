@@ -326,6 +326,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("what", LOSSES)
 async def test_an_attachment_that_loses_its_ground_is_paused_and_loses_no_change(
     conn: AsyncConnection, dsn: str, what: str

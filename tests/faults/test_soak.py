@@ -297,6 +297,7 @@ ALL_DONE = "select (select count(*) from done) >= (select count(*) from written)
 ALL_ENDED = "select coalesce(bool_and(agent_internal.is_final(state)), true) from agent.run"
 
 
+@pytest.mark.slow
 @pytest.mark.scenario(20)
 async def test_small_faults_all_the_time_cost_nothing(
     tmp_path: Path, request: pytest.FixtureRequest, chance: random.Random

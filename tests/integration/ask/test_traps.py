@@ -258,6 +258,7 @@ async def guard(conn: AsyncConnection, reader: AsyncConnection) -> Guard:
     return Guard(reader)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap[1])
 async def test_a_trap_is_noted_and_its_neighbors_are_not(
     guard: Guard, trap: tuple[str, str, list[str]]

@@ -599,6 +599,7 @@ _SHAPES = """
 """
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("kind", _TYPES)
 async def test_both_ways_of_asking_find_the_same(conn: AsyncConnection, kind: str) -> None:
     """By columns and by documents: whatever the type, its values are what they were."""

@@ -154,6 +154,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize(
     ("table", "column"),

@@ -219,6 +219,7 @@ HELD = (
 )
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("call", HELD)
 @pytest.mark.parametrize("whose", ["others", "agents"])
 @pytest.mark.parametrize("lease", [1, 2])
@@ -246,6 +247,7 @@ async def test_a_run_that_is_not_there_is_nobodys(conn: AsyncConnection, dsn: st
             await refused(own, f"select * from agent_internal.{text}", state="42501")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -174,6 +174,7 @@ async def test_the_end_of_the_connection_ends_the_shapes(
     assert named.refetches == 1
 
 
+@pytest.mark.slow
 async def test_a_table_that_leaves_the_publication_is_fetched_again(
     conn: AsyncConnection, process: SyncProcess
 ) -> None:

@@ -63,6 +63,7 @@ async def own(tmp_path: Path, which: str) -> AsyncIterator[tuple[OwnServer, Asyn
         yield server, place.conn
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["stop", "kill"])
 async def test_a_server_that_restarts_ends_the_shapes(
     own: tuple[OwnServer, AsyncConnection], kind: str, tmp_path: Path

@@ -389,6 +389,7 @@ async def test_a_table_that_leaves_the_publication_is_fetched_again(
     assert client.refetches == 1
 
 
+@pytest.mark.slow
 async def test_a_table_that_leaves_the_publication_twice_is_added_again(
     conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -513,6 +514,7 @@ async def test_a_log_that_is_full_ends_the_shape(conn: AsyncConnection, dsn: str
         assert client.refetches == 1
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("query", "status", "names"),
     [

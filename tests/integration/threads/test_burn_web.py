@@ -321,6 +321,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("given", "state"), WRONG)
 async def test_other_mutations_are_refused(
     conn: AsyncConnection, dsn: str, given: object, state: str
