@@ -67,6 +67,7 @@ async def test_a_mutation_without_a_parameter_is_refused(desk: Desk) -> None:
         assert f'needs the parameter "{missing}"' in answer.json()["message"]
 
 
+@pytest.mark.slow
 async def test_odd_values_are_refused(desk: Desk) -> None:
     """In each mutation and query: no error of the server, and no text of its inside."""
     for each in declared_mutations():

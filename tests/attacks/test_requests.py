@@ -96,6 +96,7 @@ async def test_an_odd_subset_is_refused(served: Served, body: dict[str, Any], wo
     assert (answer.status_code, word in answer.text) == (BAD, True), answer.text
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("body", "status"),
     [

@@ -109,6 +109,7 @@ reset role;
 SWAPPED = "alter schema spy rename to spy2; create schema spy; create table spy.t (a int);"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("drop", ["", "drop statistics spy.s;", SWAPPED])
 def test_what_a_tool_has_dropped_in_a_trial_is_not_executed_beside_it(
     spied: tuple[User, str], drop: str

@@ -202,6 +202,7 @@ ENDS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("end", ENDS)
 async def test_a_session_ends_in_which_a_stranger_has_prepared_a_statement(
     conn: AsyncConnection, dsn: str, end: str

@@ -395,6 +395,7 @@ async def spend_at_random(dsn: str, run: int, chance: random.Random, turns: int)
     return did
 
 
+@pytest.mark.slow
 async def test_fifty_sessions_share_budgets_without_getting_in_each_others_way(
     place: Place, chance: random.Random, figure: Figure
 ) -> None:

@@ -753,6 +753,7 @@ async def test_a_truncate_of_partitions_is_the_roots(conn: AsyncConnection, dsn:
 # Crashes, and people in between.
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "point", ["intake.runs_inserted", "intake.checkpoint_advanced", "intake.committed"]
 )

@@ -61,6 +61,7 @@ async def test_a_reader_that_dies_anywhere_takes_each_change_in_once(
     assert scene.asked_again == 0
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("skip", SKIPS)
 @pytest.mark.parametrize("point", OF_WORKER)
 async def test_a_worker_that_dies_anywhere_has_every_effect_once(

@@ -340,6 +340,7 @@ OUTAGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outage", OUTAGES)
 async def test_an_outage_costs_few_requests_and_no_run_and_others_go_on(
     place: Place, outage: Outage, figure: Figure, request: pytest.FixtureRequest

@@ -97,6 +97,7 @@ async def test_a_server_that_restarts_under_load_costs_nothing(
             await all_is_well(conn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [6.0, pytest.param(STARVES + 10.0, marks=pytest.mark.slow)])
 async def test_an_outage_costs_nothing_but_its_time(
     own: tuple[OwnServer, Place], chance: random.Random, figure: Figure, seconds: float

@@ -362,6 +362,7 @@ select 'manual', id, id, 1, '{}' from agent.attachment cross join generate_serie
 LEFT = "select count(*) from agent.run where attachment_id = 0"
 
 
+@pytest.mark.slow
 @pytest.mark.scenario(20)
 @pytest.mark.parametrize("old", [5000, pytest.param(100_000, marks=pytest.mark.slow)])
 async def test_pruning_holds_no_claim_up(place: Place, figure: Figure, old: int) -> None:

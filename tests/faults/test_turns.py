@@ -32,6 +32,7 @@ async def show(place: Place) -> AsyncIterator[Show]:
         yield await make_show(place, provider, hook, box)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "point",
     [
@@ -50,6 +51,7 @@ async def test_a_daemon_that_is_killed_at_every_passing_of_a_point_says_everythi
     figure("kills in turns", sum(died))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kills", [3, pytest.param(40, marks=pytest.mark.slow)], ids=["short", "long"]
 )

@@ -276,6 +276,7 @@ async def notes(guard: Guard, text: str) -> tuple[str, ...]:
     return tuple(await find_traps(guard, text, await guard.read(text)))
 
 
+@pytest.mark.slow
 async def test_honest_statements_of_all_kinds_have_no_note(reader: AsyncConnection) -> None:
     """What the guard accepts is read without an error."""
     guard = Guard(reader)

@@ -272,6 +272,7 @@ async def test_what_cannot_be_attached_is_named(
         assert await column(conn, "select system_prompt from agent.agent") == ["Sort it."]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("who", ["dan", "vic", "apo", "nob", "read"])
 async def test_who_may_not_attach_is_offered_nothing(
     conn: AsyncConnection, dsn: str, who: str

@@ -157,6 +157,7 @@ async def test_the_page_loads_nothing_and_tells_nobody_its_address(
         assert word in cookie
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "headers",
     [

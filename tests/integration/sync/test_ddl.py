@@ -93,6 +93,7 @@ async def test_clients_have_what_is_stored(
     assert _sorted(new.rows.values()) == wanted
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("change", "status"),
     [

@@ -126,6 +126,7 @@ async def test_a_killed_process_leaves_nothing(
         assert client.refetches == 1
 
 
+@pytest.mark.slow
 async def test_a_client_moves_between_two_processes(
     conn: AsyncConnection, dsn: str, process: SyncProcess, tmp_path: Path
 ) -> None:

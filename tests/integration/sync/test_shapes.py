@@ -414,6 +414,7 @@ async def test_a_table_that_leaves_the_publication_twice_is_added_again(
         await following
 
 
+@pytest.mark.slow
 async def test_a_gap_of_agents_is_not_hidden_by_a_shape(
     conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
