@@ -1,6 +1,7 @@
 """Fixtures for everybody: a real server, a migrated template, a fresh database per test."""
 
 import asyncio
+import gc
 import os
 import random
 import signal
@@ -74,6 +75,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> str:
     """Say how to have the same chance again."""
     return f"WALAGENT_FAULT_SEED={SEED}"
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of the garbage collections to come."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

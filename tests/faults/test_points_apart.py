@@ -102,6 +102,7 @@ async def test_nothing_is_confirmed_before_it_is_committed(place: Place) -> None
         await all_is_well(conn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "skip"),
     [

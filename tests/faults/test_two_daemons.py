@@ -109,6 +109,7 @@ async def test_a_reader_that_looked_a_moment_too_early_sees_no_gap(place: Place)
     await check_source(conn, place.dsn, settings, fresh)
 
 
+@pytest.mark.slow
 async def test_a_standby_takes_over_from_a_killed_reader_within_seconds(
     place: Place, chance: random.Random, figure: Figure
 ) -> None:

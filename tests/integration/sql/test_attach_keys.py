@@ -142,7 +142,6 @@ async def test_what_is_not_given_has_the_same_value_at_each_door(conn: AsyncConn
         assert each == found["rows"], door
 
 
-@pytest.mark.few(10)
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 async def test_a_wrong_value_has_the_same_error_at_each_door(
     conn: AsyncConnection, key: Key

@@ -303,6 +303,7 @@ async def test_an_event_stream_has_the_same_messages(conn: AsyncConnection, serv
     assert len(keys) == len(set(keys)) == 9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["", "n > 0", "n % 2 = 1"])
 async def test_a_row_leaves_its_old_key_also_if_it_is_deleted_under_the_new_one(
     conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch, where: str
