@@ -71,7 +71,7 @@ format: $(STAMP)  ## Format the code and apply the fixes of ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-faults: $(STAMP)  ## Run the fault tests and the slow tests; takes up to an hour
+faults: $(STAMP)  ## Run the fault tests and the slow tests; takes more than an hour
 	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		-o faulthandler_timeout=900 -m "faults or slow" $(ARGS)
 
