@@ -51,6 +51,13 @@ select pg_drop_replication_slot(slot_name)
   from pg_replication_slots
  where database = %s
 """
+# Those that carry the number of the database.
+ROLES_OF = r"""
+select r.rolname
+  from pg_database d
+  join pg_roles r on r.rolname ~ ('^walagent_(tools|rows|sync|console)_' || d.oid || '$')
+ where d.datname = %s
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -176,25 +183,23 @@ async def _migrate(dsn: str) -> None:
 
 
 @pytest.fixture
-def dsn(server: str, template: str) -> Iterator[str]:
+def dsn(server: str, template: str, roles: psycopg.Connection) -> Iterator[str]:
     """A fresh, migrated database of this test's own."""
     name = f"walagent_{uuid4().hex[:8]}"
     identifier = sql.Identifier(name)
-    with psycopg.connect(server, autocommit=True) as admin:
-        # Through the WAL, which is the default, a copy takes three times the CPU.
-        admin.execute(
-            sql.SQL("create database {} template {} strategy file_copy").format(
-                identifier, sql.Identifier(template)
-            )
+    # Through the WAL, which is the default, a copy takes three times the CPU.
+    roles.execute(
+        sql.SQL("create database {} template {} strategy file_copy").format(
+            identifier, sql.Identifier(template)
         )
-        yield make_conninfo(server, dbname=name)
-        admin.execute(END_READERS, [name])
-        admin.execute(DROP_SLOTS, [name])
-        oid = admin.execute("select oid from pg_database where datname = %s", [name]).fetchone()
-        admin.execute(sql.SQL("drop database {} with (force)").format(identifier))
-        for kind in ("tools", "rows", "sync", "console"):
-            role = sql.Identifier(f"walagent_{kind}_{oid[0] if oid else 0}")
-            admin.execute(sql.SQL("drop role if exists {}").format(role))
+    )
+    yield make_conninfo(server, dbname=name)
+    roles.execute(END_READERS, [name])
+    roles.execute(DROP_SLOTS, [name])
+    made = roles.execute(ROLES_OF, [name]).fetchall()
+    roles.execute(sql.SQL("drop database {} with (force)").format(identifier))
+    for (each,) in made:
+        roles.execute(sql.SQL("drop role {}").format(sql.Identifier(each)))
 
 
 @pytest.fixture

@@ -62,7 +62,8 @@ async def take_away(server: OwnServer, stop: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "stops"),
     [
-        (300, ("fast", "immediate", "killed")),
+        (80, ("immediate",)),
+        pytest.param(300, ("fast", "immediate", "killed"), marks=pytest.mark.slow),
         pytest.param(2500, ("fast", "immediate", "killed") * 2, marks=pytest.mark.slow),
     ],
 )
