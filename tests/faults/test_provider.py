@@ -263,7 +263,7 @@ def arguments(wire: str) -> Iterator[Case]:
         yield Case(broken, requests=2, steps="reply result! reply")
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @WIRES
 async def test_each_way_to_misbehave_ends_as_documented(
     place: Place, wire: str, figure: Figure

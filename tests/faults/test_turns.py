@@ -21,7 +21,6 @@ from walagent.testing import FakeProvider
 
 pytestmark = pytest.mark.scenario(1)
 WORDS = ("first", "second")  # what an act begins with
-FEW = ("step.recorded", "tool.recorded")
 
 
 @pytest.fixture
@@ -32,14 +31,8 @@ async def show(place: Place) -> AsyncIterator[Show]:
         yield await make_show(place, provider, hook, box)
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param(point, marks=() if point in FEW else pytest.mark.slow)
-        for point in faults.POINTS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("point", faults.POINTS)
 async def test_a_daemon_that_is_killed_at_every_passing_of_a_point_says_everything_once(
     show: Show, figure: Figure, point: str
 ) -> None:
