@@ -71,7 +71,7 @@ format: $(STAMP)  ## Format the code and apply the fixes of ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-faults: $(STAMP)  ## Run the fault tests and the slow tests; takes up to an hour
+faults: $(STAMP)  ## Run the fault tests and the slow tests; takes more than an hour
 	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		-o faulthandler_timeout=900 -m "faults or slow" $(ARGS)
 
@@ -87,7 +87,7 @@ web/node_modules/.installed: web/package-lock.json
 
 web-test: $(STAMP) web  ## Build the pages and run the tests with public clients in Node (installs the packages of tests/web)
 	cd tests/web && npm ci --no-audit --no-fund
-	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m web $(ARGS)  # browsers do not wait
+	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m "web and not slow" $(ARGS)  # browsers do not wait
 
 soak: $(STAMP)  ## Inject small faults for an hour (SOAK=7200: two hours) and measure what grows
 	WALAGENT_SOAK=$(SOAK) WALAGENT_FAULT_REPORT=build/soak.json $(BIN)/python -m pytest \

@@ -1,9 +1,11 @@
 """Fixtures for everybody: a real server, a migrated template, a fresh database per test."""
 
 import asyncio
+import gc
 import os
 import random
 import signal
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +51,13 @@ select pg_drop_replication_slot(slot_name)
   from pg_replication_slots
  where database = %s
 """
+# Those that carry the number of the database.
+ROLES_OF = r"""
+select r.rolname
+  from pg_database d
+  join pg_roles r on r.rolname ~ ('^walagent_(tools|rows|sync|console)_' || d.oid || '$')
+ where d.datname = %s
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -75,11 +84,34 @@ def pytest_report_header() -> str:
     return f"WALAGENT_FAULT_SEED={SEED}"
 
 
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of the garbage collections to come."""
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that depends on the server under test."""
+    """Mark the tests that depend on the server under test, and the slow cases of others."""
+    cases = defaultdict[str, list[pytest.Function]](list)
     for item in items:
         if "server" in getattr(item, "fixturenames", ()):
             item.add_marker("server")
+        if isinstance(item, pytest.Function) and item.get_closest_marker("few"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for several in cases.values():
+        _mark_slow(several)
+
+
+def _mark_slow(cases: list[pytest.Function]) -> None:
+    """Leave as many cases as the marker says, spread over the list; the others are slow."""
+    mark = cases[0].get_closest_marker("few")
+    assert mark is not None
+    (most,) = mark.args
+    quick = [case for case in cases if not case.get_closest_marker("slow")]
+    quick.sort(key=lambda case: [*case.callspec.indices.values()])  # items come in a random order
+    kept = {len(quick) * n // most for n in range(most)}
+    for n, case in enumerate(quick):
+        if n not in kept:
+            case.add_marker("slow")
 
 
 @pytest.fixture
@@ -151,25 +183,23 @@ async def _migrate(dsn: str) -> None:
 
 
 @pytest.fixture
-def dsn(server: str, template: str) -> Iterator[str]:
+def dsn(server: str, template: str, roles: psycopg.Connection) -> Iterator[str]:
     """A fresh, migrated database of this test's own."""
     name = f"walagent_{uuid4().hex[:8]}"
     identifier = sql.Identifier(name)
-    with psycopg.connect(server, autocommit=True) as admin:
-        # Through the WAL, which is the default, a copy takes three times the CPU.
-        admin.execute(
-            sql.SQL("create database {} template {} strategy file_copy").format(
-                identifier, sql.Identifier(template)
-            )
+    # Through the WAL, which is the default, a copy takes three times the CPU.
+    roles.execute(
+        sql.SQL("create database {} template {} strategy file_copy").format(
+            identifier, sql.Identifier(template)
         )
-        yield make_conninfo(server, dbname=name)
-        admin.execute(END_READERS, [name])
-        admin.execute(DROP_SLOTS, [name])
-        oid = admin.execute("select oid from pg_database where datname = %s", [name]).fetchone()
-        admin.execute(sql.SQL("drop database {} with (force)").format(identifier))
-        for kind in ("tools", "rows", "sync", "console"):
-            role = sql.Identifier(f"walagent_{kind}_{oid[0] if oid else 0}")
-            admin.execute(sql.SQL("drop role if exists {}").format(role))
+    )
+    yield make_conninfo(server, dbname=name)
+    roles.execute(END_READERS, [name])
+    roles.execute(DROP_SLOTS, [name])
+    made = roles.execute(ROLES_OF, [name]).fetchall()
+    roles.execute(sql.SQL("drop database {} with (force)").format(identifier))
+    for (each,) in made:
+        roles.execute(sql.SQL("drop role {}").format(sql.Identifier(each)))
 
 
 @pytest.fixture

@@ -96,6 +96,7 @@ async def test_the_attack_is_one(conn: AsyncConnection[Any], author: str) -> Non
         await refused(conn, changed, state="WA012")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("what", BY_OTHERS)
 async def test_an_operator_does_not_execute_the_condition_of_another(
     conn: AsyncConnection[Any], author: str, what: str

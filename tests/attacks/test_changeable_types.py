@@ -88,6 +88,7 @@ create table item (id int primary key, n int, s theirs.state, body text);
 """
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("condition", "compiled"),
     [

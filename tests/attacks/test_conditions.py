@@ -109,6 +109,7 @@ async def agent(conn: AsyncConnection[Any]) -> AsyncIterator[str]:
         yield name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", CONDITIONS)
 async def test_a_condition_cannot_leave_its_role(
     conn: AsyncConnection[Any], dsn: str, agent: str, what: str

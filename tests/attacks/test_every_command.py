@@ -266,6 +266,7 @@ async def call_tools(on: Attacked) -> None:
             await client.call_tool(tool.name, {n: given[n] for n in wanted if n in given})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("login", ["superuser", pytest.param("runner", marks=pytest.mark.slow)])
 async def test_no_code_of_an_owner_becomes_more_than_who_reads(
     conn: AsyncConnection, dsn: str, tmp_path: Path, login: str

@@ -89,6 +89,7 @@ async def test_an_overload_that_a_call_could_mean_fails_it(
     assert "could mean function lab.pay(bigint)" in said
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "change",
     [

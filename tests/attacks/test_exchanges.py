@@ -141,6 +141,7 @@ NODES = json.dumps([{"name": "a", "kind": "router"}, {"name": "b", "kind": "rout
 EDGES = json.dumps([{"from": "a", "to": "b", "condition": "lair.f('{urgent}')"}])
 
 
+@pytest.mark.slow
 def test_a_table_that_is_exchanged_while_a_condition_is_compiled_executes_nothing(
     conn: psycopg.Connection, eve: Eve
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_table_that_is_exchanged_while_a_condition_is_compiled_executes_nothin
             assert not is_taken(conn)
 
 
+@pytest.mark.slow
 def test_a_function_that_is_exchanged_while_an_edge_is_compiled_executes_nothing(
     conn: psycopg.Connection, eve: Eve
 ) -> None:

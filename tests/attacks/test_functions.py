@@ -113,7 +113,7 @@ async def test_what_keeps_the_rights_of_the_owner_is_known(conn: AsyncConnection
     assert set(callable_) == set(SAFE)
 
 
-@pytest.mark.parametrize("most", [8, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [3, pytest.param(10_000, marks=pytest.mark.slow)])
 async def test_no_function_reaches_a_row_of_another_tenant(
     stage: Stage, application: str, most: int
 ) -> None:

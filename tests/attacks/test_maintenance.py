@@ -96,6 +96,7 @@ WAYS = (
 )
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("capability", ["asker", "viewer", "member"])
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_owner_is_not_who_maintains_its_table(

@@ -67,6 +67,7 @@ async def test_a_mutation_without_a_parameter_is_refused(desk: Desk) -> None:
         assert f'needs the parameter "{missing}"' in answer.json()["message"]
 
 
+@pytest.mark.slow
 async def test_odd_values_are_refused(desk: Desk) -> None:
     """In each mutation and query: no error of the server, and no text of its inside."""
     for each in declared_mutations():
@@ -82,6 +83,7 @@ async def test_odd_values_are_refused(desk: Desk) -> None:
             assert answer.status_code in {200, BAD}, (query.name, odd, answer.text)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "body",
     [b'{"code":"\\u0000"}', b'{"token":"\\u0000"}', b'{"code":1}', DEEP, b'{"code":%s}' % DEEP],
@@ -93,6 +95,7 @@ async def test_nobody_signs_in_with_what_is_no_text(desk: Desk, body: bytes) -> 
     assert "SQLSTATE" not in answer.text
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "cookie", ['"\\000"', "\u00e9", "x" * 7000, '"\\377"', "a; walagent_session"]
 )

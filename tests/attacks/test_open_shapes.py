@@ -53,6 +53,7 @@ async def test_the_owner_of_an_open_table_becomes_nobody(conn: AsyncConnection, 
         assert not [line for line in owned.lines if f"of {conn.info.user}" in line], owned.lines
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", NAMED)
 async def test_a_named_shape_is_judged_before_it_is_planned(
     conn: AsyncConnection, dsn: str, name: str
@@ -81,6 +82,7 @@ MORE = (
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("more", MORE)
 async def test_a_login_that_has_more_reads_no_open_table(
     conn: AsyncConnection, dsn: str, more: str

@@ -22,6 +22,7 @@ TAKE = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("take", TAKE.values(), ids=TAKE)
 def test_functions_of_others_are_not_served_with(server: str, tmp_path: Path, take: str) -> None:
     """A runner refuses, doctor says it, and whoever may restores them."""

@@ -69,6 +69,7 @@ async def attacked(
         yield Attacked(on, user, table)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("login", ["superuser", "runner", "asker"])
 async def test_no_code_of_an_owner_becomes_who_asks(
     conn: AsyncConnection, dsn: str, tmp_path: Path, login: str

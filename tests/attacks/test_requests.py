@@ -45,6 +45,7 @@ DEEP = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP.keys())
 async def test_a_deep_condition_is_refused(served: Served, text: str) -> None:
     """Before something walks it and exceeds the depth of the interpreter's stack."""
@@ -87,6 +88,7 @@ SUBSETS: dict[str, Any] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("body", "word"), SUBSETS.values(), ids=SUBSETS.keys())
 async def test_an_odd_subset_is_refused(served: Served, body: dict[str, Any], word: str) -> None:
     """With what is wrong, and no error of the server."""
@@ -94,6 +96,7 @@ async def test_an_odd_subset_is_refused(served: Served, body: dict[str, Any], wo
     assert (answer.status_code, word in answer.text) == (BAD, True), answer.text
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -110,6 +113,7 @@ async def test_a_body_that_is_none_is_refused(served: Served, body: bytes, statu
     assert (await _subset(served, body)).status_code == status
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "query",
     [

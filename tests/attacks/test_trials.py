@@ -61,6 +61,7 @@ def spied(dsn: str, tmp_path: Path) -> Iterator[tuple[User, str]]:
             conn.execute(sql.SQL("drop role {0}").format(name))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("local", ["true", "false"])
 def test_a_tool_that_forgets_who_it_is_is_nobody(
@@ -108,6 +109,7 @@ reset role;
 SWAPPED = "alter schema spy rename to spy2; create schema spy; create table spy.t (a int);"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("drop", ["", "drop statistics spy.s;", SWAPPED])
 def test_what_a_tool_has_dropped_in_a_trial_is_not_executed_beside_it(
     spied: tuple[User, str], drop: str

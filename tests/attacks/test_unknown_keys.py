@@ -225,6 +225,7 @@ async def test_each_json_that_a_person_writes_is_known_here(conn: AsyncConnectio
     }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("place", "statement", "word", "meant"), CASES)
 async def test_an_unknown_key_is_refused_by_name(
     conn: AsyncConnection, place: str, statement: str, word: str, meant: str

@@ -64,6 +64,7 @@ async def own(conn: AsyncConnection, dsn: str, owner: str, statement: str) -> No
     await run_all(conn, f"revoke create on {places.format('from', 'revoke', 'from')}")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("kind", OWNED)
 async def test_somebody_who_owns_something_stops_sql_tools_there(
     place: Desk, conn: AsyncConnection, dsn: str, owner: str, kind: str
@@ -232,6 +233,7 @@ ENDS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("end", ENDS)
 async def test_a_session_ends_in_which_a_stranger_has_prepared_a_statement(
     conn: AsyncConnection, dsn: str, end: str

@@ -142,6 +142,7 @@ async def test_each_ticket_is_worked_once_without_server_key_or_network(tmp_path
         assert await ask(tmp_path, query)
 
 
+@pytest.mark.slow
 def test_the_commands_that_it_ends_with_work_when_they_are_pasted(
     tmp_path: Path, script: Path
 ) -> None:
@@ -178,6 +179,7 @@ def paste(line: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedP
     )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_what_is_called_correct_is_what_the_database_shows(home: Path) -> None:
     """The figure follows from rows that anybody can read, and from the labels."""
     summary = summary_of(play(home, "--json", "--tickets", "12", "--rate", "50"))
@@ -226,6 +228,7 @@ def test_ctrl_c_ends_it_with_what_it_has(home: Path, script: Path) -> None:
     assert not (home / "postgres" / "postmaster.pid").exists()
 
 
+@pytest.mark.slow
 def test_a_second_demo_at_the_same_time_says_what_is_in_its_way(home: Path, script: Path) -> None:
     """It names the process that plays, leaves it alone, and knows a way out."""
     options = ("--json", "--provider", "scripted", "--model", script, "--tickets", "5000")
@@ -241,6 +244,7 @@ def test_a_second_demo_at_the_same_time_says_what_is_in_its_way(home: Path, scri
     assert json.loads(out)["effects"] > 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import httpx2 as httpx
+import pytest
 
 from tests.helpers.commands import run_command
 from tests.integration.threads.show import troupe
@@ -41,6 +42,7 @@ def test_a_folder_without_a_page_is_refused(tmp_path: Path) -> None:
     assert (ended.code, "missing" in ended.err) == (2, True)
 
 
+@pytest.mark.slow
 async def test_one_command_prints_the_link(tmp_path_factory) -> None:  # noqa: ANN001 - pytest's
     """Flaw 10: the embedded server, agents and a page, of one process; Ctrl-C ends it."""
     home: Path = tmp_path_factory.mktemp("home")

@@ -6,11 +6,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.docs_pages import ROOT, blocks
 
 WAITED = 30  # seconds until the run has ended
 
 
+@pytest.mark.slow
 def test_the_readmes_first_agent_is_there_within_a_minute(tmp_path: Path) -> None:
     """Without a server, a key or a network; the same commands in the same order."""
     (block,) = (b for b in blocks(ROOT / "README.md", "console") if "first" in b.words)

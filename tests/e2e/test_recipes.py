@@ -94,6 +94,7 @@ def test_each_folder_is_complete_and_listed() -> None:
         assert {path.name for path in (EXAMPLES / name).iterdir()} == FILES
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_works_as_it_stands(
     name: str, server: str, tmp_path: Path, hook: tuple[str, list[dict[str, object]]]

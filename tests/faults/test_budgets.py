@@ -147,6 +147,7 @@ LOADS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", LOADS)
 async def test_what_is_spent_never_passes_the_limit_whatever_is_killed(
     place: Place, chance: random.Random, figure: Figure, load: Load
@@ -274,6 +275,7 @@ async def test_the_last_reply_of_a_dead_worker_is_paid_once(place: Place) -> Non
     ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("statement", ["reserve", "record_step", "finish_with_step"])
 async def test_a_lost_answer_counts_once(place: Place, statement: str) -> None:
     """Whether it was carried out is read, and never guessed: to reserve, to settle, to end."""
@@ -393,6 +395,7 @@ async def spend_at_random(dsn: str, run: int, chance: random.Random, turns: int)
     return did
 
 
+@pytest.mark.slow
 async def test_fifty_sessions_share_budgets_without_getting_in_each_others_way(
     place: Place, chance: random.Random, figure: Figure
 ) -> None:

@@ -16,7 +16,6 @@ from walagent.base import faults
 from walagent.testing import FakeProvider
 
 pytestmark = pytest.mark.scenario(1)
-FEW = ("tool.committed",)
 # Its tools are functions in SQL, which act and are recorded in one statement.
 NOT_PASSED = ("tool.done", "tool.recorded")
 PEOPLE = """
@@ -141,14 +140,8 @@ async def end_well(stage: Stage) -> None:
     assert await fetch(conn, "select * from agent.broken_invariant") == []
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param(point, marks=() if point in FEW else pytest.mark.slow)
-        for point in faults.POINTS
-        if point not in NOT_PASSED
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("point", [point for point in faults.POINTS if point not in NOT_PASSED])
 async def test_the_show_goes_on_however_often_the_daemon_is_killed(
     place: Place, figure: Figure, point: str
 ) -> None:

@@ -124,6 +124,7 @@ select r.change -> 'new' ->> 'note', r.change ->> 'op', r.cause_run, r.depth, r.
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("point", ["tool.started", "tool.done", "tool.recorded", "tool.committed"])
 async def test_an_agent_never_hears_of_itself(place: Place, point: str) -> None:
     """Written by its tools, or by the table's triggers; others' rows in between are heard of."""

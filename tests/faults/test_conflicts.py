@@ -118,6 +118,7 @@ async def stock_of_two_sessions(
     return waited
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("tool_closes", [False, True], ids=["the application", "the tool"])
 @pytest.mark.parametrize("privileged", [False, True])
 async def test_in_a_circle_of_locks_the_application_wins(
@@ -509,6 +510,7 @@ async def boxed(place: Place, first: dict[str, Json]) -> list[Any]:
     return await fetch(place.conn, STEPS)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", REFUSED)
 async def test_what_a_constraint_or_trigger_rejects_is_reported_and_taken_back(
     place: Place, case: str

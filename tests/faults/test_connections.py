@@ -71,6 +71,7 @@ LOST = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.scenario(2)
 @pytest.mark.parametrize("lost", LOST)
 async def test_a_commit_whose_outcome_is_unknown_is_done_once(place: Place, lost: Lost) -> None:
@@ -158,6 +159,7 @@ async def replies_stored(place: Place) -> int:
     return (await fetch(place.conn, ANSWERS))[0][0]
 
 
+@pytest.mark.slow
 @pytest.mark.scenario(4)
 @pytest.mark.parametrize("cuts", [6, pytest.param(100, marks=pytest.mark.slow)])
 async def test_connections_that_are_cut_at_random_cost_nothing(

@@ -326,6 +326,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("what", LOSSES)
 async def test_an_attachment_that_loses_its_ground_is_paused_and_loses_no_change(
     conn: AsyncConnection, dsn: str, what: str
@@ -752,6 +753,7 @@ async def test_a_truncate_of_partitions_is_the_roots(conn: AsyncConnection, dsn:
 # Crashes, and people in between.
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "point", ["intake.runs_inserted", "intake.checkpoint_advanced", "intake.committed"]
 )

@@ -262,6 +262,7 @@ class Unread(Daemon):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.scenario(8)
 async def test_a_log_that_nobody_reads_holds_nothing_up(place: Place) -> None:
     """A pipe whose reader has stopped, and then one whose reader is gone."""

@@ -105,7 +105,8 @@ async def test_a_promoted_standby_is_gone_on_with(
     async with AsyncExitStack() as stack:
         daemon = stack.enter_context(running(Daemon(place, settings=settings(port))))
         await attached(daemon, place)
-        writer = start_writer(place, seed=chance.randrange(2**32), changes=100_000)
+        seed = chance.randrange(2**32)
+        writer = start_writer(place, seed=seed, changes=100_000, window=100)
         stack.enter_context(running(writer))
         for n in range(rounds):
             if n:

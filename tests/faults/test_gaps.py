@@ -171,6 +171,7 @@ AWAY = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("what", AWAY)
 async def test_what_was_done_while_nobody_read_stops_the_reader(place: Place, what: str) -> None:
     """One gap, however often it is started; nothing is made anew in silence."""

@@ -45,6 +45,7 @@ LOADS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.scenario(1)
 @pytest.mark.parametrize("load", LOADS)
 async def test_a_daemon_that_is_killed_under_load_loses_nothing_and_doubles_nothing(

@@ -47,6 +47,7 @@ def worker(d: Desk, dsn: str, folder: Path, provider: FakeProvider, *at: str) ->
     return Process(folder / "worker.log", [sys.executable, "-m", module, *words], environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.slow)])
 async def test_a_worker_that_is_killed_at_any_statement_answers_once(
     conn: AsyncConnection, dsn: str, tmp_path: Path, when: str, figure: Figure

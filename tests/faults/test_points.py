@@ -61,6 +61,7 @@ async def test_a_reader_that_dies_anywhere_takes_each_change_in_once(
     assert scene.asked_again == 0
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("skip", SKIPS)
 @pytest.mark.parametrize("point", OF_WORKER)
 async def test_a_worker_that_dies_anywhere_has_every_effect_once(
@@ -77,6 +78,7 @@ async def test_a_worker_that_dies_anywhere_has_every_effect_once(
     assert scene.asked_again == ASKED_AGAIN.get(point, 0)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("point", [point for point in OF_WORKER if point != "run.claimed"])
 async def test_a_run_in_which_anything_raises_is_worked_again(scene: Scene, point: str) -> None:
     """A bug is no death: the worker writes it down, waits, and goes on from the recorded steps."""

@@ -107,6 +107,7 @@ async def test_what_the_role_may_not_do_any_more_is_reported_to_the_model(
     assert await r.wrote() == {r.agent}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("taken", "given", "sqlstate"),
     [

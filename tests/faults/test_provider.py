@@ -263,6 +263,7 @@ def arguments(wire: str) -> Iterator[Case]:
         yield Case(broken, requests=2, steps="reply result! reply")
 
 
+@pytest.mark.slow
 @WIRES
 async def test_each_way_to_misbehave_ends_as_documented(
     place: Place, wire: str, figure: Figure
@@ -339,6 +340,7 @@ OUTAGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outage", OUTAGES)
 async def test_an_outage_costs_few_requests_and_no_run_and_others_go_on(
     place: Place, outage: Outage, figure: Figure, request: pytest.FixtureRequest

@@ -335,6 +335,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
 async def test_of_fifty_who_say_how_a_run_goes_on_one_does(
     desk: Desk, figure: Figure, choice: Choice
@@ -403,6 +404,7 @@ OPEN = {
 IN_TIME = 10.0  # seconds for what takes a tenth
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", OPEN)
 async def test_an_open_transaction_of_a_person_stops_neither_intake_nor_claims(
     desk: Desk, what: str

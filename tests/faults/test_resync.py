@@ -230,6 +230,7 @@ async def the_gap(place: Place, app: Application) -> None:
     await app.write(place.conn, 10)
 
 
+@pytest.mark.slow
 async def test_rows_that_changed_in_the_gap_are_worked_once_each(
     scene: tuple[Place, Application],
 ) -> None:

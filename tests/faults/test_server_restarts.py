@@ -62,7 +62,8 @@ async def take_away(server: OwnServer, stop: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "stops"),
     [
-        (300, ("fast", "immediate", "killed")),
+        (80, ("immediate",)),
+        pytest.param(300, ("fast", "immediate", "killed"), marks=pytest.mark.slow),
         pytest.param(2500, ("fast", "immediate", "killed") * 2, marks=pytest.mark.slow),
     ],
 )
@@ -97,6 +98,7 @@ async def test_a_server_that_restarts_under_load_costs_nothing(
             await all_is_well(conn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [6.0, pytest.param(STARVES + 10.0, marks=pytest.mark.slow)])
 async def test_an_outage_costs_nothing_but_its_time(
     own: tuple[OwnServer, Place], chance: random.Random, figure: Figure, seconds: float

@@ -297,6 +297,7 @@ ALL_DONE = "select (select count(*) from done) >= (select count(*) from written)
 ALL_ENDED = "select coalesce(bool_and(agent_internal.is_final(state)), true) from agent.run"
 
 
+@pytest.mark.slow
 @pytest.mark.scenario(20)
 async def test_small_faults_all_the_time_cost_nothing(
     tmp_path: Path, request: pytest.FixtureRequest, chance: random.Random
@@ -361,6 +362,7 @@ select 'manual', id, id, 1, '{}' from agent.attachment cross join generate_serie
 LEFT = "select count(*) from agent.run where attachment_id = 0"
 
 
+@pytest.mark.slow
 @pytest.mark.scenario(20)
 @pytest.mark.parametrize("old", [5000, pytest.param(100_000, marks=pytest.mark.slow)])
 async def test_pruning_holds_no_claim_up(place: Place, figure: Figure, old: int) -> None:

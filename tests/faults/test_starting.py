@@ -17,7 +17,7 @@ update agent_internal.queue set queued = true
 ENDED = "select exists (select from agent.run where agent_internal.is_final(state))"
 
 
-@pytest.mark.parametrize("command", ["run", "serve worker"])
+@pytest.mark.parametrize("command", [pytest.param("run", marks=pytest.mark.slow), "serve worker"])
 async def test_connections_of_each_part_are_cut(place: Place, command: str) -> None:
     """Each step of the start opens its own: the process goes on, whichever it was."""
     if command == "run":

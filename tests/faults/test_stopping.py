@@ -66,6 +66,7 @@ async def test_a_daemon_that_cannot_wait_gives_its_runs_back(place: Place, signa
         await all_is_well(place.conn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "stops"), [(100, 2), pytest.param(3000, 20, marks=pytest.mark.slow)]
 )

@@ -101,6 +101,7 @@ def check(seen: list[tuple[str, str]], ended: Sequence[Any], act: str) -> None:
         assert said == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rounds", [4, pytest.param(40, marks=pytest.mark.slow)], ids=["short", "long"]
 )

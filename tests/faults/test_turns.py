@@ -21,7 +21,6 @@ from walagent.testing import FakeProvider
 
 pytestmark = pytest.mark.scenario(1)
 WORDS = ("first", "second")  # what an act begins with
-FEW = ("step.recorded", "tool.recorded")
 
 
 @pytest.fixture
@@ -32,13 +31,8 @@ async def show(place: Place) -> AsyncIterator[Show]:
         yield await make_show(place, provider, hook, box)
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param(point, marks=() if point in FEW else pytest.mark.slow)
-        for point in faults.POINTS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("point", faults.POINTS)
 async def test_a_daemon_that_is_killed_at_every_passing_of_a_point_says_everything_once(
     show: Show, figure: Figure, point: str
 ) -> None:
@@ -50,6 +44,7 @@ async def test_a_daemon_that_is_killed_at_every_passing_of_a_point_says_everythi
     figure("kills in turns", sum(died))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kills", [3, pytest.param(40, marks=pytest.mark.slow)], ids=["short", "long"]
 )

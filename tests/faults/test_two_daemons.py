@@ -109,6 +109,7 @@ async def test_a_reader_that_looked_a_moment_too_early_sees_no_gap(place: Place)
     await check_source(conn, place.dsn, settings, fresh)
 
 
+@pytest.mark.slow
 async def test_a_standby_takes_over_from_a_killed_reader_within_seconds(
     place: Place, chance: random.Random, figure: Figure
 ) -> None:
@@ -173,6 +174,7 @@ async def test_a_reader_that_hangs_in_its_transaction_does_not_keep_the_checkpoi
             await all_is_well(place.conn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [5.0, pytest.param(60.0, marks=pytest.mark.slow)])
 async def test_a_daemon_that_was_frozen_under_load_is_nobody_when_it_thaws(
     place: Place, chance: random.Random, figure: Figure, seconds: float

@@ -349,6 +349,7 @@ def of(*encodings: str) -> pytest.MarkDecorator:
 MODEL = "insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');"
 
 
+@pytest.mark.few(3)
 @of("LATIN1", "EUC_JP", "WIN1252", "UTF8")
 @pytest.mark.parametrize("plugin", PLUGINS)
 async def test_text_is_text_in_every_encoding(encoded: str, plugin: str) -> None:

@@ -131,6 +131,7 @@ async def test_a_newer_schema_is_refused_and_a_daemon_that_runs_goes_on(place: P
         await all_is_well(place.conn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [2, pytest.param(6, marks=pytest.mark.slow)])
 async def test_an_upgrade_beside_daemons_loses_nothing(
     place: Place, chance: random.Random, times: int

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import sys
-from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ import httpx2 as httpx
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.helpers.commands import Running, running
 from tests.helpers.database import DEADLINE, rows, run_all
 from tests.integration.threads.show import troupe
 from walagent.testing.provider import KEY, FakeProvider
@@ -66,7 +65,7 @@ def payload(*mutations: dict[str, Any]) -> str:
 class Played:
     """`walagent serve example burn` as a process, with a scripted provider."""
 
-    def __init__(self, url: str, model: FakeProvider, process: Process) -> None:
+    def __init__(self, url: str, model: FakeProvider, process: Running) -> None:
         self.url = url
         self.model = model
         self.process = process
@@ -96,19 +95,14 @@ async def playing(
             f" base_url: 'http://127.0.0.1:{model.port}/v1'}}}}\n"
             f"replication: {{slot: {conninfo_to_dict(dsn)['dbname']}}}\n"
         )
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "walagent", "serve", "example", "burn", "--model", "fake"),
+        async with running(
+            *("serve", "example", "burn", "--model", "fake"),
             *("--config", "burn.yaml", "--dsn", dsn, "--http", "0", *options),
-            cwd=folder,
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        try:
+            folder=folder,
+            environment=environment,
+            read=["stdout"],
+        ) as process:
+            assert process.stdout is not None
             line = (await asyncio.wait_for(process.stdout.readline(), DEADLINE)).decode()
             assert line.startswith("Burn: "), line
             yield Played(line.removeprefix("Burn: ").strip().rstrip("/"), model, process)
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            await process.wait()

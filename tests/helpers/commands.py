@@ -1,11 +1,13 @@
 """`walagent` as a process, and what became of it."""
 
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -90,6 +92,101 @@ def start_command(
         cwd=folder, env=environment, stdin=stdin, stdout=stdout, stderr=stderr,
         preexec_fn=take_terminal if terminal else None,  # noqa: PLW1509 - its Ctrl-C is ours
     )  # fmt: skip
+
+
+class Running:
+    """A command that runs: what coroutines use of `asyncio.subprocess.Process`."""
+
+    def __init__(self, process: Process) -> None:
+        self.stdout: asyncio.StreamReader | None = None
+        self.stderr: asyncio.StreamReader | None = None
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code once it has ended."""
+        return self._process.poll()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, if it still runs."""
+        self._process.send_signal(number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """Wait for its end; return the exit code."""
+        while (code := self.returncode) is None:  # noqa: ASYNC110 - the event is in another process
+            await asyncio.sleep(0.01)
+        return code
+
+    async def communicate(self) -> tuple[bytes | None, bytes | None]:
+        """Read what it prints until its end."""
+        out, errors = [each and await each.read() for each in (self.stdout, self.stderr)]
+        await self.wait()
+        return out, errors
+
+
+@asynccontextmanager
+async def running(
+    *arguments: str,
+    folder: Path,
+    environment: Mapping[str, str],
+    read: Sequence[str] = (),
+    last: int = signal.SIGTERM,
+) -> AsyncIterator[Running]:
+    """Start `walagent` with *arguments*, as `start_command` does, and end it at the end.
+
+    Args:
+        read: of "stdout" and "stderr", those that are read; the others are the test's.
+        last: the signal that ends it.
+    """
+    async with AsyncExitStack() as stack:
+        writes, readers = dict[int, int](), dict[str, asyncio.StreamReader]()
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            if name in read:
+                reads, writes[number] = os.pipe()
+                readers[name] = await _reader(stack, reads)
+        process = Running(_start(arguments, writes, folder, environment))
+        process.stdout, process.stderr = readers.get("stdout"), readers.get("stderr")
+        try:
+            yield process
+        finally:
+            process.send_signal(last)
+            await process.wait()
+
+
+def _start(
+    arguments: Sequence[str], pipes: Mapping[int, int], folder: Path, environment: Mapping[str, str]
+) -> Process:
+    """Start it with these pipes instead of the test's descriptors 1 and 2."""
+    with ExitStack() as files:
+        nothing = files.enter_context(Path(os.devnull).open())
+        out, errors = (
+            files.enter_context(os.fdopen(pipes.get(n, n), "wb", closefd=n in pipes))
+            for n in (1, 2)
+        )
+        streams = (nothing, out, errors)
+        return start_command(arguments, streams=streams, folder=folder, environment=environment)
+
+
+async def _reader(stack: AsyncExitStack, descriptor: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb")
+    )
+    stack.callback(transport.close)
+    return reader
 
 
 def _output() -> IO[str]:

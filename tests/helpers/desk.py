@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import sys
-from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from pathlib import Path
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.helpers.commands import Running, run_command, running
 from tests.helpers.database import DEADLINE, column, run_all, until
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -83,36 +82,32 @@ class Desk:
 
     url: str
     link: str
-    process: Process
+    process: Running
     folder: Path
     dsn: str
 
     async def command(self, *arguments: str) -> str:
         """Run a command of walagent; return what it printed."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "walagent", *arguments, "--dsn", self.dsn),
-            cwd=self.folder,
-            env=_environment(self.folder),
-            stdout=asyncio.subprocess.PIPE,
+        ended = await asyncio.to_thread(
+            run_command,
+            [*arguments, "--dsn", self.dsn],
+            folder=self.folder,
+            environment=_environment(self.folder),
+            patience=DEADLINE,
         )
-        printed, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
-        assert process.returncode == 0
-        return printed.decode().strip()
+        assert ended.code == 0, ended.err
+        return ended.out.strip()
 
     @asynccontextmanager
     async def started_again(self) -> AsyncIterator[None]:
         """Start the daemon at the same address, after it has ended."""
         port = self.url.rpartition(":")[2]
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "walagent", "run", "--dsn", self.dsn, "--http", port),
-            cwd=self.folder,
-            env=_environment(self.folder),
-        )
-        try:
+        async with running(
+            *("run", "--dsn", self.dsn, "--http", port),
+            folder=self.folder,
+            environment=_environment(self.folder),
+        ):
             yield
-        finally:
-            process.terminate()
-            await process.wait()
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -133,14 +128,13 @@ async def desk(
     slot = conninfo_to_dict(dsn)["dbname"]
     (folder / "agents.yaml").write_text(FILE.format(folder=folder, slot=slot) + more)
     await run_all(conn, TABLES)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "walagent", "run", "--dsn", dsn, "--http", "0", "--link"),
-        cwd=folder,
-        env=_environment(folder),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    try:
+    async with running(
+        *("run", "--dsn", dsn, "--http", "0", "--link"),
+        folder=folder,
+        environment=_environment(folder),
+        read=["stdout"],
+    ) as process:
+        assert process.stdout is not None
         line = (await asyncio.wait_for(process.stdout.readline(), DEADLINE)).decode().strip()
         assert line.startswith("console: "), line
         link = line.removeprefix("console: ")
@@ -150,10 +144,6 @@ async def desk(
             await conn.execute("insert into ticket (subject) values (%s)", (subject,))
         await until(conn, f"select count(*) = {len(SUBJECTS)} from agent.run where {_SETTLED}")
         yield Desk(link.partition("/sign-in")[0], link, process, folder, dsn)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
 
 
 _SETTLED = "state in ('succeeded', 'failed', 'dead', 'waiting_approval')"

@@ -4,13 +4,13 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2 as httpx
 
+from tests.helpers.commands import Running, running
 from tests.helpers.database import DEADLINE
 from tests.helpers.shapes import SECRET
 
@@ -30,7 +30,7 @@ log: {format: json}
 class SyncProcess:
     """A running process: where it answers, what it logs."""
 
-    def __init__(self, process: asyncio.subprocess.Process, http: httpx.AsyncClient) -> None:
+    def __init__(self, process: Running, http: httpx.AsyncClient) -> None:
         self.process = process
         self.http = http
         self.events: list[dict[str, object]] = []
@@ -71,6 +71,7 @@ class SyncProcess:
     async def ended(self) -> tuple[int, str]:
         """Wait for its end; return the exit code, and what it printed since."""
         _, errors = await asyncio.wait_for(self.process.communicate(), DEADLINE)
+        assert errors is not None
         return self.process.returncode or 0, errors.decode()
 
 
@@ -83,20 +84,18 @@ async def starting(
     kept = ("PATH", "LANG", "TMPDIR", "DATABASE_REPLICATION_URL", "DATABASE_ROWS_URL")
     environment = {key: os.environ[key] for key in kept if key in os.environ}
     environment |= {"HOME": str(folder), "PYTHONPATH": str(SOURCE), "SYNC_SECRET": SECRET}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "walagent", "serve", "sync", "--dsn", dsn, "--http", "127.0.0.1:0"),
-        *options,
-        cwd=folder,
-        env=environment,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with httpx.AsyncClient(timeout=DEADLINE) as http:
-            yield SyncProcess(process, http)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+    async with (
+        running(
+            *("serve", "sync", "--dsn", dsn, "--http", "127.0.0.1:0"),
+            *options,
+            folder=folder,
+            environment=environment,
+            read=["stderr"],
+            last=signal.SIGKILL,
+        ) as process,
+        httpx.AsyncClient(timeout=DEADLINE) as http,
+    ):
+        yield SyncProcess(process, http)
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from walagent.guard.query import Guard
 WITH_ROWS = [each for each in the_questions() if each.expect == "rows"]
 
 
+@pytest.mark.few(12)
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("question", WITH_ROWS, ids=lambda each: each.id)
 async def test_the_reference_gives_what_was_worked_out_by_hand(

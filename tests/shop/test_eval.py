@@ -101,6 +101,7 @@ async def test_statements_that_would_do_harm_do_none(shop: Stage) -> None:
     assert all(each.right for each in results.values())
 
 
+@pytest.mark.slow
 async def test_an_answer_whose_total_is_repeated_says_so(shop: Stage) -> None:
     """What the check has found stands beside the answer, and the critic has looked at it."""
     async with planner(FANNED_OUT) as provider, client_of(shop, provider) as client:

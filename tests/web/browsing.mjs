@@ -32,7 +32,7 @@ export async function open() {
 /** All rules, or those of RULES. */
 export async function check(page, name, rules) {
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);
-  const found = await page.evaluate(async (runOnly) => (await window.axe.run(runOnly ? { runOnly } : {})).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]), rules);
+  const found = await page.evaluate(async (runOnly) => (await window.axe.run({ resultTypes: ["violations"], ...(runOnly && { runOnly }) })).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]), rules);
   for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
   if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(name);
   if (shots) await page.screenshot({ path: `${shots}/${name.replaceAll(/[^a-z0-9]+/g, "-")}.png` });

@@ -1,4 +1,4 @@
-// Looks at each page of the console in three widths and two themes; prints what it saw as one JSON document.
+// Looks at each page of the console in some widths and two themes; prints what it saw as one JSON document.
 import { checkThemes, end, open, options, resize, seen } from "./browsing.mjs";
 
 const base = new URL(options.link).origin;
@@ -7,7 +7,7 @@ const pages = ["/", "/runs", "/runs?panel=1", "/runs/1", "/runs/4", "/approvals"
 const page = await open();
 await page.goto(options.link);
 await page.waitForSelector(".figures");
-for (const width of [1440, 1024, 390]) {
+for (const width of options.widths) {
   await resize(page, width);
   for (const path of pages) {
     await page.goto(base + path);

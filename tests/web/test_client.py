@@ -167,6 +167,7 @@ class _Balancer:
     url: str
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sse", [False, True], ids=["long-poll", "sse"])
 async def test_a_client_outlives_its_process(
     conn: AsyncConnection,

@@ -88,6 +88,7 @@ async def shown(conn: AsyncConnection, statement: str, wanted: Rows | None, *pag
 MODES = pytest.mark.parametrize("mode", ["long-poll", "sse", "multiplex"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("slot")
 @MODES
 async def test_pages_show_the_table(
@@ -122,6 +123,7 @@ async def test_pages_show_the_table(
         await shown(conn, "delete from item", [], *both, part)
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("slot")
 @MODES
 async def test_pages_follow_a_table_that_is_altered(
@@ -146,6 +148,7 @@ async def test_pages_follow_a_table_that_is_altered(
         await shows.until([{"id": 3, "n": "3", "extra": 3}])
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("slot")
 @MODES
 async def test_a_shape_that_ends_is_fetched_again(
@@ -162,6 +165,7 @@ async def test_a_shape_that_ends_is_fetched_again(
             await shows.until(await table(conn))
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("slot")
 @MODES
 async def test_a_connection_can_be_lost_at_every_point(
@@ -316,6 +320,7 @@ async def daemon(dsn: str, folder: Path, port: int) -> AsyncIterator[asyncio.sub
         await process.wait()
 
 
+@pytest.mark.few(1)
 @MODES
 async def test_a_daemon_that_is_killed_starts_again(
     conn: AsyncConnection,

@@ -55,6 +55,7 @@ select 'marked', t, jsonb_build_object('status', 'answered', 'answer', t, 'sql',
 """
 
 
+@pytest.mark.slow
 async def test_markup_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
     """On each page of the console, and in what opens on it."""
     async with desk(conn, dsn, tmp_path) as started:

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import done, json_option, json_result, print_json
+from walagent.cli.terminal.output import clean, done, json_option, json_result, print_json
 from walagent.cli.terminal.table import Below, Row, Screen, column, print_rows, state_column
 from walagent.domain.run import RunState
 from walagent.errors import ConfigError
@@ -74,7 +74,7 @@ def show_(where: Where, delivery: str, *, as_json: bool) -> None:
         return
     for name, value in found.items():
         if value is not None:
-            click.echo(f"{name}: {value}")
+            click.echo(clean(f"{name}: {value}"))
 
 
 @click.command("retry")

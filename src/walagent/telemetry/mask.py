@@ -12,9 +12,17 @@ from typing import cast
 _MASK = "***"
 _SHORTEST = 6  # a shorter secret would mask ordinary words, and is easy to guess
 
+
+def _without_password(found: re.Match[str]) -> str:
+    """Replace what stands before the last @ of the word: a password can have an @."""
+    before, at, after = found[2].rpartition("@")
+    return f"{found[1]}{_MASK}@{after}" if at and before else found[0]
+
+
+# Each takes a time that grows with the text, whatever it is: others write it.
 _PATTERNS = (
-    # scheme://user:password@host; up to the last @ of the word, for passwords with an @
-    (re.compile(r"(://[^\s:/@]*:)\S+@"), rf"\1{_MASK}@"),
+    # scheme://user:password@host
+    (re.compile(r"(://[^\s:/@]*:)(\S+)"), _without_password),
     # password=… and sslpassword=… of a connection string, bare or quoted; "api_key": "…" of JSON;
     # but not the "…" of a hint
     (

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import role, rows, run_all, session, value
@@ -68,8 +67,7 @@ async def test_what_the_views_say(conn: AsyncConnection, dsn: str) -> None:
         await run_all(conn, "delete from agent.thread")
 
 
-@pytest.mark.parametrize("view", VIEWS)
-async def test_old_runs_are_not_read(conn: AsyncConnection, view: str) -> None:
+async def test_old_runs_are_not_read(conn: AsyncConnection) -> None:
     """None of the views reads the rows of 50,000 runs of last year one by one."""
     await run_all(
         conn,
@@ -82,9 +80,10 @@ async def test_old_runs_are_not_read(conn: AsyncConnection, view: str) -> None:
         select brin_summarize_new_values('agent.run_created');
         """,
     )
-    plan = await rows(conn, f"explain (analyze, format json) select * from agent.{view}")
-    read = _rows_of_runs(plan[0][0][0]["Plan"])
-    assert read < 5000, (view, read)
+    for view in VIEWS:
+        plan = await rows(conn, f"explain (analyze, format json) select * from agent.{view}")
+        read = _rows_of_runs(plan[0][0][0]["Plan"])
+        assert read < 5000, (view, read)
 
 
 def _rows_of_runs(node: dict) -> float:

@@ -99,6 +99,7 @@ async def test_it_says_what_a_planner_must_know(
     assert '  unique ("Tax No")\n' in said
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -21,6 +21,7 @@ APPROVED = reply("critic", approved=True, reason="")
 ANSWER = answer("Twenty in each.")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("replies", "options"),
     [

@@ -133,6 +133,7 @@ async def test_what_is_found_is_cut_and_cleaned() -> None:
     assert found.findings == ("it comes from the web, and nobody vouches for it",)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("answers", "why", "requests"),
     [

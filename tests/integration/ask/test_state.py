@@ -366,6 +366,7 @@ async def test_the_command_needs_no_more_than_that(
         assert "Twenty in each country." in ended.worked().out
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(
     "statement",
     [

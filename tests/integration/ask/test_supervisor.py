@@ -270,6 +270,7 @@ async def test_one_question_after_another_takes_few_connections(
         assert max(seen) <= 3
 
 
+@pytest.mark.slow
 async def test_twenty_five_questions_at_once_are_answered(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

@@ -258,6 +258,7 @@ async def guard(conn: AsyncConnection, reader: AsyncConnection) -> Guard:
     return Guard(reader)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap[1])
 async def test_a_trap_is_noted_and_its_neighbors_are_not(
     guard: Guard, trap: tuple[str, str, list[str]]
@@ -275,6 +276,7 @@ async def notes(guard: Guard, text: str) -> tuple[str, ...]:
     return tuple(await find_traps(guard, text, await guard.read(text)))
 
 
+@pytest.mark.slow
 async def test_honest_statements_of_all_kinds_have_no_note(reader: AsyncConnection) -> None:
     """What the guard accepts is read without an error."""
     guard = Guard(reader)

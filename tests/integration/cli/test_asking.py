@@ -160,6 +160,7 @@ async def test_csv_is_nothing_but_rows(conn: AsyncConnection, dsn: str, tmp_path
         assert SAYS in ended.err
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("outcome", "status"), [("clarify", "clarify"), ("refuse", "refused"), ("steps", "error")]
 )

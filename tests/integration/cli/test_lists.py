@@ -100,6 +100,7 @@ def test_detach_says_which_attachments_it_removed(user: User, db: Connection[Any
     assert '"no such: name"' in refused.err
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("command", "said"),
     [

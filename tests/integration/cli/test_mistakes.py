@@ -29,6 +29,7 @@ def stranger(user: User, dsn: str) -> Iterator[User]:
         conn.execute(f"drop role {name}".encode())
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     ("command", "named"),
     [

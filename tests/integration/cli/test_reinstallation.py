@@ -190,6 +190,7 @@ def test_the_console_of_another_database_keeps_its_role(user: User) -> None:
             conn.execute(f"drop role {other}".encode())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 40))]
 )

@@ -192,6 +192,7 @@ def test_a_restart_resumes_after_what_was_confirmed(user: User, db: Connection[A
         assert id_of(tail.line()) == 5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", range(3))
 def test_a_kill_repeats_and_never_loses(user: User, db: Connection[Any], number: int) -> None:
     """In order; what is repeated was written after the last confirmed position."""

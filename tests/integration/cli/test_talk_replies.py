@@ -33,6 +33,7 @@ def _talk(d: Desk, stack: ExitStack, user: User, columns: int = 80) -> Terminal:
     return stack.enter_context(at_terminal(user, *arguments, columns=columns))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [80, 120, 200])
 async def test_a_reply_appears_as_it_is_written(
     conn: AsyncConnection, dsn: str, tmp_path: Path, columns: int

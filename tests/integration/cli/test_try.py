@@ -252,6 +252,7 @@ def test_what_cannot_be_tried_is_named(
     assert "Traceback" not in refused.err
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("table", "target"),
     [

@@ -155,6 +155,7 @@ def test_a_worker_that_starts_during_the_question_is_not_left_without_it(user: U
     assert value(user.dsn, OURS) == before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["theirs", "member", "elsewhere"])
 def test_a_role_that_somebody_uses_stays(user: User, server: str, kind: str) -> None:
     """One that walagent did not create, has a member, or has privileges in another database."""

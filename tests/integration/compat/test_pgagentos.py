@@ -354,6 +354,7 @@ async def as_superuser(conn: AsyncConnection, dsn: str) -> AsyncIterator[AsyncCo
     del conn
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("login", ["admin", "superuser"])
 @pytest.mark.parametrize("sessions", ["one", "many"])
 async def test_the_guide(conn: AsyncConnection, dsn: str, login: str, sessions: str) -> None:

@@ -252,6 +252,7 @@ async def test_one_command_ends_all_sessions(
     assert (await _enter(client, {"token": other})).status_code == 200
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -183,6 +183,7 @@ async def test_other_routes_have_no_sockets(served: Served, path: str) -> None:
             pass
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "message",
     [

@@ -88,6 +88,7 @@ async def people(conn: AsyncConnection, dsn: str) -> AsyncIterator[People]:
         await run_all(conn, "delete from agent.attachment; delete from agent.agent")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("who", "status"),
     [("ann", 200), ("dan", 403), ("vic", 403), ("apo", 403), ("nob", 403), ("read", 403)],
@@ -239,6 +240,7 @@ async def test_agents_are_attached_as_the_login(conn: AsyncConnection, dsn: str)
         assert await value(conn, prompt) == "100 % sure"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("changed", "status", "text"),
     [
@@ -270,6 +272,7 @@ async def test_what_cannot_be_attached_is_named(
         assert await column(conn, "select system_prompt from agent.agent") == ["Sort it."]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("who", ["dan", "vic", "apo", "nob", "read"])
 async def test_who_may_not_attach_is_offered_nothing(
     conn: AsyncConnection, dsn: str, who: str

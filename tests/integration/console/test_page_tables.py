@@ -149,6 +149,7 @@ async def test_the_name_of_a_table_gives_no_right_to_rows_of_another(
         assert await seen(served, vic, "public.salary_2025") == {}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("relation", ["", "salary", "no.such", "public.salary' or true --", 'a."'])
 async def test_a_table_that_does_not_exist_has_no_rows(
     conn: AsyncConnection, dsn: str, relation: str

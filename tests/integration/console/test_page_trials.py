@@ -235,6 +235,7 @@ async def test_trials_need_the_owner(conn: AsyncConnection, dsn: str, tmp_path: 
                 await found.trials.check(acting, "triage")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "bad",
     [
@@ -312,6 +313,7 @@ async def test_a_trial_acts_in_the_tenant_of_its_attachment(
             assert claim.tenant == "a"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("named", "refused"),
     [("a", ""), ("b", 'it is of tenant "b"'), ("", "names no tenant"), ("c", "does not exist")],

@@ -56,6 +56,7 @@ def _scans(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _scans(each)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", CASES)
 async def test_pages_read_runs_by_indexes(conn: AsyncConnection, name: str) -> None:
     """Of 20,000 runs."""

@@ -100,6 +100,7 @@ async def desk_without_hosts(dsn: str) -> AsyncGenerator[str]:
     await asyncio.wait({task})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "ends",
     [

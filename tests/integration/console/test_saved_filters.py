@@ -78,6 +78,7 @@ async def test_the_filter_of_another_person_stays(conn: AsyncConnection, dsn: st
         assert kept == [("default", *FILTER.values(), "ann")]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "query"), [("", "a=b"), ("x" * 61, "a=b"), ("x", ""), ("x", "y" * 2001)]
 )

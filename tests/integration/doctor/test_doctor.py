@@ -424,6 +424,7 @@ def test_roles_that_row_level_security_does_not_confine_are_named(user: User, em
                 conn.execute(f"drop owned by {each}; drop role {each}".encode())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "grant",
     [

@@ -56,6 +56,7 @@ def test_a_key_is_read_by_its_type(server: str, tmp_path: Path) -> None:
     assert missed == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("deleted", [False, True])
 def test_a_row_is_read_with_grants_on_columns(server: str, tmp_path: Path, deleted: bool) -> None:  # noqa: FBT001
     """As docs/security.md sets them: the whole row cannot be read."""

@@ -106,6 +106,7 @@ def test_an_attachment_that_the_reader_has_not_come_to_says_so(
     assert rules(user)["not_active"] is True
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("spec", "rule"),
     [

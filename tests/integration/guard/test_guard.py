@@ -66,6 +66,7 @@ async def test_policies_hold(reader: AsyncConnection) -> None:
     assert list(found) == [("mine",)]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -272,6 +273,7 @@ def nested(depth: int) -> str:
     return text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "text",
     [

@@ -58,6 +58,7 @@ async def guard(reader: AsyncConnection, conn: AsyncConnection) -> Guard:
     return Guard(reader, limits=ReadLimits(cost=1e12))  # before 18, what is off costs 1e10
 
 
+@pytest.mark.slow
 async def test_a_class_that_nothing_uses_refuses_nothing(
     guard: Guard, reader: AsyncConnection, conn: AsyncConnection
 ) -> None:
@@ -80,6 +81,7 @@ async def test_a_class_that_nothing_uses_refuses_nothing(
     assert await rows(conn, TRACES) == before
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "use",
     [

@@ -123,6 +123,7 @@ insert into "By ""Name" select 'ä' || n from generate_series(1, 600) n;
 """
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("table", ["by_two", "by_uuid", "by_numeric", "by_time", '"By ""Name"'])
 async def test_a_key_of_any_kind_is_gone_through_in_its_order(
     conn: AsyncConnection, dsn: str, table: str

@@ -94,6 +94,7 @@ async def test_half_a_transaction_is_not_confirmed(conn: AsyncConnection) -> Non
     assert (stream.confirmed, await column(conn, KEYS)) == ([110], ["1"])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("point", "committed"),
     [

@@ -128,6 +128,7 @@ async def test_a_channel_leads_only_where_the_process_allows(
     assert (state, word in str(said), hook.sent) == ("failed", True, [])
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     "host",
     [

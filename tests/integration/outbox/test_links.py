@@ -157,6 +157,7 @@ async def test_the_page_loads_nothing_and_tells_nobody_its_address(
         assert word in cookie
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "headers",
     [
@@ -263,6 +264,7 @@ async def test_a_tampered_link_is_refused(conn: AsyncConnection, dsn: str) -> No
     assert await value(conn, refused) == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "change",
     [
@@ -301,6 +303,7 @@ async def test_a_link_of_another_call_is_refused(conn: AsyncConnection, dsn: str
     assert await state(conn, approval) == "pending"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("statement", "word"),
     [

@@ -319,6 +319,7 @@ async def test_a_turn_fails_with_its_budget(conn: AsyncConnection, dsn: str) -> 
         assert "exhausted" in await value(conn, reason)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "usage",
     [

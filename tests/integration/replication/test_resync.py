@@ -84,6 +84,7 @@ async def begin(conn: AsyncConnection, dsn: str, *statements: str, spec: str = "
     await lose(conn)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/St_Johns"])
 @pytest.mark.parametrize(
     ("kind", "default"),

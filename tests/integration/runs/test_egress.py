@@ -29,6 +29,7 @@ async def test_without_rules_the_worker_alone_decides(conn: AsyncConnection) -> 
     assert await asked(conn, "https://api.test/x") == "allow"
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("url", "method", "action"),
     [

@@ -179,6 +179,7 @@ async def test_a_reply_that_cannot_be_used_counts_in_budgets(
     assert await rows(conn, spent) == [(240, 0)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("reason", [None, "", "eos", "end_turn"])
 async def test_a_whole_answer_without_a_reason_is_one(
     conn: AsyncConnection, dsn: str, reason: Json
@@ -221,6 +222,7 @@ async def test_a_call_that_is_written_as_text_is_no_success(
     assert await value(conn, "select count(*) from refund") == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("environ", "proxy", "words"),
     [

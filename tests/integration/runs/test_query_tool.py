@@ -267,6 +267,7 @@ async def test_a_file_names_the_role_once(conn: AsyncConnection) -> None:
         await run_all(conn, "select agent.detach(name) from agent.attachment")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lost", ["it may write", "it is not ours", "it is gone"])
 async def test_a_role_that_lost_its_innocence_pauses_the_attachment(
     conn: AsyncConnection, dsn: str, lost: str

@@ -131,6 +131,7 @@ CALLS: list[tuple[Answer, str]] = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("made", "effect"), CALLS)
 async def test_a_policy_refuses_each_kind_of_tool(
     conn: AsyncConnection, dsn: str, made: Answer, effect: str
@@ -206,6 +207,7 @@ async def test_a_policy_changes_arguments(
     assert set(result["arguments"].values()) & {5, "***"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("made", "effect"), CALLS[:3])
 async def test_a_policy_denies_a_result(
     conn: AsyncConnection, dsn: str, made: Answer, effect: str

@@ -32,6 +32,7 @@ async def test_a_new_prompt_does_not_wait_for_the_queue(conn: AsyncConnection) -
     assert await value(conn, "select version from agent.attachment where name = 'desk'") == 4
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

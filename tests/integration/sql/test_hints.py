@@ -84,6 +84,7 @@ async def test_of_many_models_a_hint_names_the_closest(conn: AsyncConnection) ->
     assert hint.count(",") == 4
 
 
+@pytest.mark.few(8)
 @pytest.mark.skipif(shutil.which("psql") is None, reason="needs psql")
 @pytest.mark.parametrize(
     ("target", "spec"), [*((target, spec) for target, spec, *_ in MISTAKES), *OTHERS]

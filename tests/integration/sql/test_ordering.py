@@ -110,6 +110,7 @@ async def _in_state(conn: AsyncConnection, state: str) -> int:
     return attached
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("state", HOLDS)
 async def test_a_claim_takes_a_later_run_only_if_no_earlier_one_holds_the_ordering_key(
     conn: AsyncConnection, state: str
@@ -119,6 +120,7 @@ async def test_a_claim_takes_a_later_run_only_if_no_earlier_one_holds_the_orderi
     assert (later in ids(await claim(conn))) is not HOLDS[state]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("state", HOLDS)
 async def test_a_run_is_inserted_as_claimed_only_if_none_holds_its_ordering_key(
     conn: AsyncConnection, state: str

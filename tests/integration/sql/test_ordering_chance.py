@@ -104,6 +104,7 @@ class World:
             await cancel_detached(self.conn)  # as the daemon does; no claim takes these
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(4))
 async def test_after_any_sequence_each_run_of_an_ordering_key_can_end(
     conn: AsyncConnection, part: int

@@ -154,7 +154,6 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize(
     ("table", "column"),
     [
@@ -172,7 +171,7 @@ KEYS = [
     ],
 )
 async def test_what_looks_like_a_key_is_refused(
-    conn: AsyncConnection, table: str, column: str, key: str
+    conn: AsyncConnection, table: str, column: str
 ) -> None:
     """The error names the column and says where keys belong; the key itself is not repeated."""
     await clerk(conn)
@@ -184,12 +183,13 @@ async def test_what_looks_like_a_key_is_refused(
         "parameters": "jsonb_build_object('headers', jsonb_build_object('x', 'Bearer ' || %s))",
         "rules": "array['use ' || %s]",
     }.get(column, "'key: ' || %s")
-    error = await refused(
-        conn, f"update agent.{table} set {column} = {expression}", key, state="23514"
-    )
-    assert f'column "{column}"' in message_of(error)
-    assert "environment variable" in message_of(error)
-    assert key not in message_of(error)
+    for key in KEYS:
+        error = await refused(
+            conn, f"update agent.{table} set {column} = {expression}", key, state="23514"
+        )
+        assert f'column "{column}"' in message_of(error)
+        assert "environment variable" in message_of(error)
+        assert key not in message_of(error)
 
 
 @pytest.mark.parametrize(

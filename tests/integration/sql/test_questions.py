@@ -219,23 +219,23 @@ HELD = (
 )
 
 
-@pytest.mark.parametrize("call", HELD)
 @pytest.mark.parametrize("whose", ["others", "agents"])
 @pytest.mark.parametrize("lease", [1, 2])
 async def test_a_run_that_is_not_ones_own_cannot_be_held(
-    conn: AsyncConnection, dsn: str, call: str, whose: str, lease: int
+    conn: AsyncConnection, dsn: str, whose: str, lease: int
 ) -> None:
     """Whether or not its number and lease are guessed; nothing of it changes."""
     state = "select to_jsonb(r) from agent.run r order by id"
     async with attacker(conn, dsn) as (own, held):
         before = await column(conn, state)
         run, mine = held[whose].run_id, held["mine"].run_id
-        text = call.format(run=run, lease=lease, mine=mine)
-        error = await refused(own, f"select * from agent_internal.{text}", state="42501")
-        assert f"may not hold run {run}" in str(error)
-        assert await column(conn, state) == before
-        assert await rows(conn, "select * from agent.step") == []
-        assert await rows(conn, "select * from agent.spend") == []
+        for call in HELD:
+            text = call.format(run=run, lease=lease, mine=mine)
+            error = await refused(own, f"select * from agent_internal.{text}", state="42501")
+            assert f"may not hold run {run}" in str(error)
+            assert await column(conn, state) == before, call
+            assert await rows(conn, "select * from agent.step") == []
+            assert await rows(conn, "select * from agent.spend") == []
 
 
 async def test_a_run_that_is_not_there_is_nobodys(conn: AsyncConnection, dsn: str) -> None:
@@ -246,6 +246,7 @@ async def test_a_run_that_is_not_there_is_nobodys(conn: AsyncConnection, dsn: st
             await refused(own, f"select * from agent_internal.{text}", state="42501")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "arguments",
     [

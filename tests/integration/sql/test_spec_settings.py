@@ -35,6 +35,7 @@ SPEC = (
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("setting", SETTINGS)
 async def test_what_is_attached_does_not_depend_on_settings_of_the_session(
     conn: AsyncConnection, setting: str

@@ -26,6 +26,7 @@ async def desk(conn: AsyncConnection) -> AsyncIterator[str]:
         yield reader
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", ["post", "mail", "page", "web_search", "send_email"])
 async def test_what_is_read_does_not_leave_without_a_word(
     conn: AsyncConnection, desk: str, way: str

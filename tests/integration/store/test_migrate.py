@@ -64,6 +64,7 @@ def test_code_that_changed_is_applied_again(user: User, empty: str) -> None:
     assert user.types("database", "migrate", "--json").worked().json == {"applied": []}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("statement", "says"),
     [

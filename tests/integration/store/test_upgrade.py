@@ -202,6 +202,7 @@ OTHER_RESULT = """create or replace function agent.workflow_dot(_other text)
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "first"),
     [

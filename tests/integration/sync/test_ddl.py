@@ -73,6 +73,7 @@ def _sorted(rows: Iterable[Mapping[str, str | None]]) -> list[str]:
     return sorted(str(sorted(row.items())) for row in rows)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("change", CHANGES)
 async def test_clients_have_what_is_stored(
     conn: AsyncConnection, served: Served, change: str
@@ -92,6 +93,7 @@ async def test_clients_have_what_is_stored(
     assert _sorted(new.rows.values()) == wanted
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("change", "status"),
     [

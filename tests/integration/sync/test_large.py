@@ -58,6 +58,7 @@ async def test_the_first_rows_do_not_wait_for_the_last(conn: AsyncConnection, ds
         assert other.refetches == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prepared")
 async def test_rows_that_cannot_be_read_to_the_end_are_fetched_again(
     conn: AsyncConnection, dsn: str

@@ -126,6 +126,7 @@ async def test_a_killed_process_leaves_nothing(
         assert client.refetches == 1
 
 
+@pytest.mark.slow
 async def test_a_client_moves_between_two_processes(
     conn: AsyncConnection, dsn: str, process: SyncProcess, tmp_path: Path
 ) -> None:
@@ -174,6 +175,7 @@ async def test_the_end_of_the_connection_ends_the_shapes(
     assert named.refetches == 1
 
 
+@pytest.mark.slow
 async def test_a_table_that_leaves_the_publication_is_fetched_again(
     conn: AsyncConnection, process: SyncProcess
 ) -> None:

@@ -63,6 +63,7 @@ async def own(tmp_path: Path, which: str) -> AsyncIterator[tuple[OwnServer, Asyn
         yield server, place.conn
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["stop", "kill"])
 async def test_a_server_that_restarts_ends_the_shapes(
     own: tuple[OwnServer, AsyncConnection], kind: str, tmp_path: Path
@@ -149,6 +150,7 @@ async def serving(
             yield process, client, place.conn
 
 
+@pytest.mark.slow
 async def test_a_slot_that_the_server_invalidates_is_named(which: str, tmp_path: Path) -> None:
     """A transaction that stays open holds it back, and `max_slot_wal_keep_size` ends it.
 
@@ -187,6 +189,7 @@ async def beyond(conn: AsyncConnection, segments: int) -> None:
     await run_all(conn, "checkpoint")
 
 
+@pytest.mark.slow
 async def test_a_slot_that_streams_is_never_idle(which: str, tmp_path: Path) -> None:
     """`idle_replication_slot_timeout` (18) ends slots that nobody reads, and this one is read."""
     if version_of(which) < IDLE_TIMEOUT:
@@ -296,6 +299,7 @@ async def test_a_client_that_stands_still_holds_nothing_back(
         writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names", ["a", pytest.param("ab", marks=pytest.mark.slow)], ids=["one", "two"]
 )

@@ -157,6 +157,7 @@ async def test_an_address_in_use_is_refused(login: str, tmp_path: Path) -> None:
     assert f"cannot listen on 127.0.0.1 port {port}" in errors
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("settings", "text", "hint"),
     [

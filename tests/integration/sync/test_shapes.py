@@ -303,6 +303,7 @@ async def test_an_event_stream_has_the_same_messages(conn: AsyncConnection, serv
     assert len(keys) == len(set(keys)) == 9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["", "n > 0", "n % 2 = 1"])
 async def test_a_row_leaves_its_old_key_also_if_it_is_deleted_under_the_new_one(
     conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch, where: str
@@ -389,6 +390,7 @@ async def test_a_table_that_leaves_the_publication_is_fetched_again(
     assert client.refetches == 1
 
 
+@pytest.mark.slow
 async def test_a_table_that_leaves_the_publication_twice_is_added_again(
     conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,6 +415,7 @@ async def test_a_table_that_leaves_the_publication_twice_is_added_again(
         await following
 
 
+@pytest.mark.slow
 async def test_a_gap_of_agents_is_not_hidden_by_a_shape(
     conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -513,6 +516,7 @@ async def test_a_log_that_is_full_ends_the_shape(conn: AsyncConnection, dsn: str
         assert client.refetches == 1
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("query", "status", "names"),
     [

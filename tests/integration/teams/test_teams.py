@@ -129,6 +129,7 @@ async def test_a_team_has_no_more_members_than_it_can_have(conn: AsyncConnection
         assert sorted(ends) == ["WA026"] * 7 + ["added"]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("rest", "choices", "state"),
     [

@@ -23,6 +23,7 @@ ALL = "select string_agg(x::text, e'\\n' order by x::text) from ({}) as x (x)".f
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("statement", "state"),
     [

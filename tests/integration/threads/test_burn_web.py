@@ -96,6 +96,7 @@ async def test_a_new_user_has_a_thread_with_its_cast(conn: AsyncConnection, dsn:
         assert await alice.see(avatars) == [AVATAR]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["a", "a" * 17, "Alice", "al ice", "al/ice", "", "älice", "a\nb"])
 async def test_names_follow_the_rule(conn: AsyncConnection, name: str) -> None:
     """2 to 16 letters, digits, underscores and hyphens."""
@@ -103,6 +104,7 @@ async def test_names_follow_the_rule(conn: AsyncConnection, name: str) -> None:
     await refused(conn, "select burn.sign_in(%s)", name, state="23514")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "url",
     [
@@ -321,6 +323,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("given", "state"), WRONG)
 async def test_other_mutations_are_refused(
     conn: AsyncConnection, dsn: str, given: object, state: str

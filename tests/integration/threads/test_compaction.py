@@ -217,6 +217,7 @@ async def test_events_that_come_while_a_summary_is_written_stay(
         assert kept | covered == set("01234567")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "point", ["run.claimed", "model.answered", "run.finished", "run.committed"]
 )

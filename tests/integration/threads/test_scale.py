@@ -66,6 +66,7 @@ async def _longest_wait(dsn: str, end: asyncio.Event) -> float:
     return longest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "count", [30, pytest.param(1000, marks=pytest.mark.slow)], ids=["few", "a thousand"]
 )

@@ -388,6 +388,7 @@ async def memory(dsn: str, options: StreamOptions, end: Lsn) -> tuple[int, int, 
     return int(rows), int(most), int(last)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("protocol", [1, 2])
 async def test_a_large_transaction_does_not_grow_the_reader(
     conn: AsyncConnection, dsn: str, protocol: Literal[1, 2]
@@ -411,6 +412,7 @@ async def test_a_large_transaction_does_not_grow_the_reader(
     assert after < before * 1.2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("protocol", [1, 2])
 async def test_a_large_logical_message_does_not_grow_the_reader(
     conn: AsyncConnection, dsn: str, protocol: Literal[1, 2]

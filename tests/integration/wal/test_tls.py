@@ -97,6 +97,7 @@ async def test_tls_is_read_as_the_socket(dsns: tuple[str, str]) -> None:
         transport.close()
 
 
+@pytest.mark.slow
 async def test_a_large_logical_message_over_tls_does_not_grow_the_reader(
     dsns: tuple[str, str],
 ) -> None:

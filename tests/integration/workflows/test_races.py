@@ -98,6 +98,7 @@ async def test_a_branch_that_fails_is_named_and_the_others_are_not_repeated(
     assert await column(ready, TITLES) == ["one", "open"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("point", "skip"),
     [

@@ -140,6 +140,7 @@ ONCE = ["step.recorded", "model.asking", "model.answered", "run.finished", "run.
 OFTEN = ["tool.started", "tool.done", "tool.committed"]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("point", "skip"),
     [*((point, 0) for point in ONCE), *((point, skip) for point in OFTEN for skip in range(4))],

@@ -42,6 +42,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.few(2)
 @pytest.mark.usefixtures("acme")
 @pytest.mark.parametrize("check", PROVIDER_CHECKS, ids=lambda check: check.__name__)
 async def test_a_provider_of_another_package_keeps_the_contract(check: ProviderCheck) -> None:

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from walagent.telemetry.log import CONTENTS
@@ -26,7 +27,12 @@ class Event:
     place: str
 
 
-def _events() -> Iterator[Event]:
+@cache
+def _events() -> tuple[Event, ...]:
+    return tuple(_all_events())
+
+
+def _all_events() -> Iterator[Event]:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and _logs(node.func):

@@ -5,6 +5,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.docs_pages import ROOT, pages, prose
@@ -62,19 +63,24 @@ STOP_WORDS = "src/walagent/ask/retrieval.py"  # lists words of questions
 Text = tuple[int, str]  # its first line, from 1
 
 
-def _python(source: str) -> Iterator[Text]:
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def _python(path: Path) -> Iterator[Text]:
     """Yield the comments and strings of a module."""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
 
 
 def _messages(path: Path) -> Iterator[Text]:
     """Yield the strings of a module that users read: no docstrings, except those of commands."""
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = _tree(path)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {
         id(node.body[0].value)
@@ -99,7 +105,7 @@ def _sql(source: str) -> Iterator[Text]:
 def _texts(path: Path) -> Iterator[Text]:
     match path.suffix:
         case ".py":
-            yield from _python(path.read_text("utf-8"))
+            yield from _python(path)
         case ".sql":
             yield from _sql(path.read_text("utf-8"))
         case ".md":
@@ -123,13 +129,13 @@ def _name(path: Path) -> str:
 def _found(path: Path) -> list[str]:
     """List every banned word of a file as ``file:line: word``."""
     texts = list(_texts(path))
+    messages = list(_messages(path)) if path.suffix == ".py" else texts
     found = [(line, text, WORDS) for line, text in texts]
     if _name(path) not in NOT_OURS:
         found += [(line, text, PHRASES) for line, text in texts]
-        messages = _messages(path) if path.suffix == ".py" else texts
         found += [(line, text, NO_THING) for line, text in messages if path.suffix != ".sql"]
     if path.suffix == ".py" and _name(path) != STOP_WORDS:
-        found += [(line, text, PERSONS) for line, text in _messages(path)]
+        found += [(line, text, PERSONS) for line, text in messages]
     return [
         f"{_name(path)}:{line + text.count(chr(10), 0, match.start())}: {match[0]}"
         for line, text, words in found

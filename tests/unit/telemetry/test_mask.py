@@ -59,3 +59,15 @@ def test_a_hidden_secret_never_shows(secret: str, before: str, after: str) -> No
     """
     hide(secret)
     assert secret not in mask(f"{before}{secret}{after}")
+
+
+@pytest.mark.parametrize("word", ["://a:", "token=", "token='", "Bearer ", 'password "', "sk-"])
+def test_the_time_grows_with_the_text(word: str) -> None:
+    """Programs write such lines, and the event loop waits: with its square, this takes hours."""
+    assert len(mask(word * 400_000)) > 0
+
+
+def test_a_password_is_masked_up_to_the_last_at() -> None:
+    """The words before and after stay."""
+    text = "at postgres://ann:p@ss:w@rd@host/db and http://host:80/a of a@b"
+    assert mask(text) == "at postgres://ann:***@host/db and http://host:80/a of a@b"

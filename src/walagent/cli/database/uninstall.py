@@ -6,7 +6,7 @@ import click
 from psycopg.conninfo import make_conninfo
 
 from walagent.cli.session import CliSession, Connection, Where, open_session, where_options
-from walagent.cli.terminal.output import say
+from walagent.cli.terminal.output import clean, say
 from walagent.config.dsn import Places, describe
 from walagent.demo.removal import Kept, find_demo, remove_demo, remove_folder
 from walagent.errors import PreconditionError
@@ -68,9 +68,9 @@ def _show(installed: Installed) -> None:
         ("role", installed.roles),
     ):
         for name in names:
-            click.echo(f"  {what} {name}")
+            click.echo(clean(f"  {what} {name}"))
     for name in installed.dependents:
-        click.echo(f"  {name}, which depends on it")
+        click.echo(clean(f"  {name}, which depends on it"))
 
 
 def _confirm(*, yes: bool) -> None:
@@ -98,7 +98,7 @@ async def _demo_removed(session: CliSession, *, yes: bool) -> None:
             click.echo("  database demo, with its slots")
         match found.kept:
             case Kept.NOTHING:
-                click.echo(f"  folder {found.folder}, {found.size / 1e6:.0f} MB")
+                click.echo(clean(f"  folder {found.folder}, {found.size / 1e6:.0f} MB"))
             case Kept.RUNNING:
                 say(f"{found.folder} stays: another process runs the server")
             case Kept.DATABASES:

@@ -12,6 +12,7 @@ from walagent.app.startup import once_reached
 from walagent.app.sync import LiveSync
 from walagent.cli.serve.serving import prepared
 from walagent.cli.session import CliSession
+from walagent.cli.terminal.output import clean
 from walagent.config.dsn import Places
 from walagent.console.files import read_built
 from walagent.console.site import ConsoleSite
@@ -51,7 +52,7 @@ async def _play(session: CliSession, model: ModelChoice, assets: Path | None) ->
         if part in waits:
             waits.remove(part)
             if not waits:
-                click.echo(f"Burn: {url[0]}")
+                click.echo(clean(f"Burn: {url[0]}"))
 
     def listening(host: str, port: int) -> None:
         name = f"[{host}]" if ":" in host else host

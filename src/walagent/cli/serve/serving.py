@@ -11,7 +11,7 @@ from walagent.app.serve import Hooks, serve, work
 from walagent.app.startup import once_reached
 from walagent.cli.session import CliSession, Where, open_session
 from walagent.cli.start.console import address, link_of, say_granted
-from walagent.cli.terminal.output import say
+from walagent.cli.terminal.output import clean, say
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.errors import PreconditionError, WalagentError
@@ -70,7 +70,7 @@ async def _console_link(
     def listening(host: str, port: int) -> None:
         say_granted(code)
         base = http.public_url or address(host, port)
-        click.echo(f"console: {link_of(base.rstrip('/'), code.text, page)}")
+        click.echo(clean(f"console: {link_of(base.rstrip('/'), code.text, page)}"))
 
     return listening
 

@@ -11,7 +11,7 @@ import click
 
 from walagent.apply.apply import Difference, apply
 from walagent.cli.session import Where, open_session, where_options
-from walagent.cli.terminal.output import cell, json_option, print_json, say
+from walagent.cli.terminal.output import cell, clean, json_option, print_json, say
 from walagent.config.environment import Environment
 from walagent.config.loading import DEFAULT_FILE
 from walagent.errors import ConfigError
@@ -80,12 +80,12 @@ def document(difference: Difference) -> dict[str, object]:
 def show(difference: Difference) -> None:
     """Print a difference: + is new, ~ is changed, - is detached or removed."""
     sign = {"create": "+", "change": "~", "detach": "-", "remove": "-"}[difference.action]
-    click.echo(f"{sign} {difference.kind} {cell(difference.name)}")
+    click.echo(clean(f"{sign} {difference.kind} {cell(difference.name)}"))
     if difference.action == "change":
         for name, (old, new) in _members(difference.fields):
-            click.echo(f"    {name}: {' → '.join(_short(old, new))}")
+            click.echo(clean(f"    {name}: {' → '.join(_short(old, new))}"))
     if difference.note:
-        click.echo(f"    note: {difference.note}")
+        click.echo(clean(f"    note: {difference.note}"))
 
 
 def summary(differences: list[Difference], *, dry_run: bool) -> str:

@@ -63,7 +63,7 @@ def _print(finding: Finding) -> None:
     mark, color = _MARKS[finding.level]
     print_wrapped(f"{mark}  {finding.kind}: {mask(finding.text)}", hang=4, color=color)
     if finding.fix:
-        click.echo(f"      {clean(mask(finding.fix))}")
+        click.echo(clean(f"      {mask(finding.fix)}"))
 
 
 def _document(finding: Finding) -> dict[str, str]:

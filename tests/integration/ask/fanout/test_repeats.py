@@ -189,6 +189,7 @@ async def repeats(guard: Guard, query: str) -> Sequence[str]:
     return await find_repeats(guard, query, await guard.read(query))
 
 
+@pytest.mark.slow
 async def test_honest_statements_of_all_kinds_have_no_finding(reader: AsyncConnection) -> None:
     """What the guard accepts is analysed without an error, and accused of nothing."""
     found = {text: await repeats(Guard(reader), text) for text in statements("honest.sql")}
