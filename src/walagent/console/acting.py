@@ -51,6 +51,9 @@ class Acting:
     async def who(self, token: str) -> Actor:
         """Return whose share a request takes; what a token may do is checked in its transaction.
 
+        A token that was somebody's is checked again in the share of that one: who has none keeps
+        nobody out.
+
         Raises:
             WalagentError, RefusedError: the token is unknown, expired or revoked.
         """
@@ -58,9 +61,13 @@ class Acting:
         at, actor = self._known.get(digest, (-_KNOWN, NOBODY))
         if now - at < _KNOWN:
             return actor
-        async with self.connection() as conn, conn.transaction():
+        async with self.connection(actor) as conn, conn.transaction():
             await conn.execute(_LOCAL)
-            await act_as(conn, token, find=self.find)
+            try:
+                await act_as(conn, token, find=self.find)
+            except Exception:
+                self._known.pop(digest, None)  # it is nobody's any more
+                raise
             cursor = await conn.execute("select agent.current_tenant(), agent.current_principal()")
             row = await cursor.fetchone()
         actor = Actor(str(row[0]), str(row[1])) if row and row[0] is not None else NOBODY
