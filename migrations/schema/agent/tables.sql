@@ -1,5 +1,5 @@
 create table agent.agent (
-    name                text not null check (name <> ''),
+    name                text not null check (name ~ '^[^(]'),
     version             integer not null default 1,
     model               text,
     system_prompt       text not null default '',

@@ -33,6 +33,12 @@ create trigger check_examples before insert or update of examples on agent.agent
 create trigger check_name before insert or update of tenant, name on agent.agent
     for each row execute function agent_internal.check_name();
 
+create trigger check_login_name before insert or update of tenant, name on agent.agent
+    for each row when (new.tenant = 'default') execute function agent_internal.check_login_name();
+
+create trigger keep_agent_names after insert or update of tenant, name or delete on agent.agent
+    for each row execute function agent_internal.keep_agent_names();
+
 create trigger check_principal_name before insert or update of tenant, name, kind on agent.principal
     for each row when (new.kind <> 'agent') execute function agent_internal.check_principal_name();
 

@@ -130,7 +130,7 @@ as $$
           from acting a join pg_auth_members m on m.roleid = a.oid join pg_roles r on r.oid = m.member
          where not a.logs_in
     ), named (name) as (select a.name from acting a union select _role)  -- it might have been dropped
-    select distinct coalesce(l.principal, n.name) from named n left join agent_internal.login l on l.login = n.name order by 1
+    select distinct coalesce(l.principal, n.name) from named n left join agent_internal.login l on l.login = n.name and l.taken_by = 'login' order by 1
 $$;
 
 -- Who started a run: who asked or wrote the event, otherwise who attached the agent: the principal of the login, or the

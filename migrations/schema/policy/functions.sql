@@ -182,7 +182,7 @@ begin
         return jsonb_build_object('action', 'deny', 'reason', 'the tenant of the call is unknown', 'policy', null, 'call', _call);
     end if;
     if agent.current_tenant() is distinct from _tenant then
-        perform agent_internal.assume(_tenant, coalesce(_call ->> 'agent', 'walagent'));
+        perform agent_internal.assume_agent(_tenant, _call ->> 'agent');
     end if;
     for _again in 0..1 loop
         exit when _again = 1 and (_call = _given or _verdict ->> 'action' = 'deny');

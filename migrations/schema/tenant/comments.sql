@@ -14,6 +14,7 @@ comment on column agent.principal.name is 'Name, unique in its tenant';
 comment on column agent.principal.id is 'The principal for programs that want a UUID';
 comment on column agent.principal.kind is 'user, agent or service';
 comment on column agent.principal.login is 'Database role whose sessions act as it; NULL: only by a token';
+comment on column agent.principal.is_login is 'Whether it is the login of its name, which is tied to no principal';
 comment on column agent.principal.links_of is 'Login of the operator, which is no principal, that has made a link for it; its privileges bound what its tokens do. NULL: none';
 comment on column agent.principal.display_name is 'Name for people';
 comment on column agent.principal.email is 'Address for notifications';
@@ -29,7 +30,7 @@ comment on column agent.role_grant.granted_by is 'Principal that granted it';
 comment on column agent.role_grant.granted_at is 'Time of the grant';
 comment on column agent.role_grant.expires_at is 'When it ends; NULL: never';
 
-comment on table agent_internal.login is 'The principal of each login that has one, kept by triggers';
+comment on table agent_internal.login is 'The principal of each login that has one, and names that others have in tenant default, kept by triggers';
 
 comment on table agent.token is 'Tokens of principals, as digests';
 comment on column agent.token.tenant is 'Tenant of the principal';

@@ -30,14 +30,14 @@ begin
         named := true;
         return;
     end if;
-    select * into _login from agent_internal.login l where l.login = session_user;
-    named := found;
-    if not found then
+    select * into _login from agent_internal.login l where l.login = session_user order by l.taken_by = 'login' desc limit 1;
+    named := coalesce(_login.taken_by = 'login', false);
+    if _login is null then
         if not agent_internal.is_for_tools() then
             tenant := 'default';
             principal := session_user;
         end if;
-    elsif _login.active then
+    elsif named and _login.active then
         tenant := _login.tenant;
         principal := _login.principal;
     end if;
@@ -57,7 +57,7 @@ create or replace function agent.current_principal()
     language sql
     stable
     return (agent_internal.identity()).principal;
-comment on function agent.current_principal() is 'The principal of the caller; a login of no principal acts under its own name';
+comment on function agent.current_principal() is 'The principal of the caller; a login of no principal acts under its own name; NULL: nobody';
 
 -- Whether the caller sees all tenants: the owner and the runner, while they do not act as somebody, and not in a function
 -- of another role.  The login of a principal never does, whatever it is granted.

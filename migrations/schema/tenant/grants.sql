@@ -31,6 +31,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.all_tenants()', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.asking(name)', 'execute', '{runner,asker,member}'),
     ('function', 'agent_internal.assume(text, name, text[], timestamp with time zone)', 'execute', '{runner}'),
+    ('function', 'agent_internal.assume_agent(text, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.check_admin(text)', 'execute', '{runner}'),
     ('function', 'agent_internal.check_expiry(timestamp with time zone)', 'execute', '{runner}'),
     ('function', 'agent_internal.check_last_admin(text)', 'execute', '{runner}'),
@@ -42,6 +43,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.is_operator()', 'execute', '{runner}'),
     ('function', 'agent_internal.lock_admins(text)', 'execute', '{runner}'),
     ('function', 'agent_internal.login_of(text, name)', 'execute', '{runner}'),
+    ('function', 'agent_internal.login_refusal(text, name)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.mac(text)', 'execute', '{runner}'),
     ('function', 'agent_internal.own_login()', 'execute', '{runner,approver}'),
     ('function', 'agent_internal.may_read()', 'execute', '{runner,viewer,developer,asker,member}'),
@@ -54,4 +56,5 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
 
 insert into agent_internal.owner_function (function) values
     ('agent_internal.inherit_tenant()'),
+    ('agent_internal.keep_agent_names()'),
     ('agent_internal.keep_logins()');

@@ -7,19 +7,80 @@ as $$
 begin
     if tg_table_name = 'tenant' then
         update agent_internal.login l set active = p.active and new.active
-          from agent.principal p where p.login = l.login and p.tenant = new.name;
+          from agent.principal p where p.login = l.login and p.tenant = new.name and l.taken_by = 'login';
         return null;
     end if;
     if tg_op <> 'INSERT' then
-        delete from agent_internal.login where login = old.login;
+        delete from agent_internal.login l
+         where (l.login, l.taken_by) = (old.login, 'login') or old.tenant = 'default' and (l.login, l.taken_by) = (old.name, 'principal');
     end if;
     if tg_op <> 'DELETE' and new.login is not null then
-        insert into agent_internal.login (login, tenant, principal, active)
-        values (new.login, new.tenant, new.name, new.active and (select t.active from agent.tenant t where t.name = new.tenant));
+        insert into agent_internal.login (login, taken_by, tenant, principal, active)
+        values (new.login, 'login', new.tenant, new.name, new.active and (select t.active from agent.tenant t where t.name = new.tenant));
+    end if;
+    if tg_op <> 'DELETE' and new.tenant = 'default' and not new.is_login then
+        insert into agent_internal.login (login, taken_by, tenant, principal, active) values (new.name, 'principal', 'default', new.name, false);
     end if;
     return null;
 end;
 $$;
+
+-- The same of the names of agents, as which their tools act.
+create or replace function agent_internal.keep_agent_names()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if tg_op <> 'INSERT' and old.tenant = 'default' then
+        delete from agent_internal.login l where (l.login, l.taken_by) = (old.name::name, 'agent');
+    end if;
+    if tg_op <> 'DELETE' and new.tenant = 'default' then
+        insert into agent_internal.login (login, taken_by, tenant, principal, active)
+        values (new.name::name, 'agent', 'default', new.name::name, false) on conflict do nothing;
+    end if;
+    return null;
+end;
+$$;
+
+-- Why nothing of a tenant is called so: a login of this name acts under it; NULL: none does.
+create or replace function agent_internal.login_refusal(_tenant text, _name name)
+    returns text
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('role "%s" can log in, and acts under its own name in tenant "%s"', _name, _tenant)
+     where _tenant = 'default' and exists (select from pg_roles r where r.rolname = _name and r.rolcanlogin)
+       and not exists (select from agent_internal.login l where (l.login, l.taken_by) = (_name, 'login'))
+$$;
+comment on function agent_internal.login_refusal(text, name) is 'Why no principal or agent of a tenant has a name, if that is a login''s';
+
+create or replace function agent_internal.check_login_name()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _refusal constant text := agent_internal.login_refusal(new.tenant, new.name);
+begin
+    if _refusal is not null then
+        raise exception '%', _refusal using errcode = 'WA020',
+            hint = format('Use another name, or tie them as the operator: select agent.create_principal(%L, login => %1$L)', new.name);
+    end if;
+    return new;
+end;
+$$;
+
+-- Act as an agent, or as walagent itself for calls that no agent makes, until the end of the transaction.  No principal has that name.
+create or replace function agent_internal.assume_agent(_tenant text, _agent text)
+    returns void
+    language sql
+    set search_path = pg_catalog, pg_temp
+as $$ select agent_internal.assume(_tenant, coalesce(_agent, '(walagent)')) $$;
+comment on function agent_internal.assume_agent(text, text) is 'Act as an agent, or as walagent itself, until the end of the transaction';
 
 -- A message authentication code: SHA-256 of the key and of a digest of the key and the message, in hexadecimal.
 create or replace function agent_internal.mac(_message text)
@@ -125,7 +186,10 @@ as $$
 begin
     if not agent.has_role(_role) then
         raise exception 'principal "%" may not do this', coalesce(agent.current_principal(), '')
-            using errcode = '42501', hint = format('It needs the role %s, and its token the scope for it.', _role);
+            using errcode = '42501', hint = case
+                when exists (select from agent_internal.login l where l.login = session_user) and agent.current_principal() is null
+                then format('Its name is taken in tenant "default". As the operator, run update agent.principal set login = name where (tenant, name) = (''default'', %L)', session_user)
+                else format('It needs the role %s, and its token the scope for it.', _role) end;
     end if;
 end;
 $$;

@@ -34,7 +34,7 @@ create or replace function agent_internal.make_link(_valid interval, out code te
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _me    constant record := agent_internal.identity();
+    _me    record := agent_internal.identity();
     _found agent.principal;
     _id    uuid;
 begin
@@ -43,7 +43,9 @@ begin
         raise exception 'a link is made by a login, not by a token' using errcode = '42501',
             hint = 'Create a token: walagent tenants tokens create PRINCIPAL';
     elsif not _me.named then
-        insert into agent.principal (tenant, name) values (_me.tenant, _me.principal) on conflict do nothing;
+        _me.tenant := 'default';
+        _me.principal := session_user;  -- it is nobody yet, if something there has its name
+        insert into agent.principal (tenant, name, is_login) values (_me.tenant, _me.principal, true) on conflict do nothing;
         select * into _found from agent.principal p where p.tenant = _me.tenant and p.name = _me.principal for update;
         if _found.login is not null then
             raise exception 'principal "%" is that of login "%"', _found.name, _found.login using errcode = 'WA020',
@@ -52,7 +54,7 @@ begin
             -- Each of its tokens would get the privileges of this login.
             update agent.token t set revoked_at = agent_internal.now()
              where t.tenant = _found.tenant and t.principal = _found.name and t.revoked_at is null;
-            update agent.principal p set links_of = session_user where p.tenant = _found.tenant and p.name = _found.name;
+            update agent.principal p set links_of = session_user, is_login = true where p.tenant = _found.tenant and p.name = _found.name;
         end if;
         if not exists (select from agent.role_grant g where (g.tenant, g.principal, g.role) = (_me.tenant, _me.principal, 'admin')) then
             perform agent.grant_role(_me.principal, 'admin', tenant => _me.tenant);

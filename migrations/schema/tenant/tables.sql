@@ -3,7 +3,8 @@
 -- A tenant is an organisation.  A principal is a person, an agent or a service in it.  Who acts follows from the session:
 --
 --   a token        agent.act_as(token), until the end of the transaction
---   a login        of a principal that has it; a login of no principal acts in the tenant `default` under its own name
+--   a login        of a principal that has it; a login of no principal acts in the tenant `default` under its own name,
+--                unless a principal or agent there has it
 --   a tool         the agent whose run it belongs to: its worker signs it with the request
 --
 -- With one tenant, none of this matters: all rows are of `default`, and what a login may do follows from its
@@ -29,11 +30,12 @@ create table agent.tenant (
 
 create table agent.principal (
     tenant       text collate "C" not null references agent.tenant,
-    name         name not null check (name::text ~ '^[^[:cntrl:]]+$'),
+    name         name not null check (name::text ~ '^[^[:cntrl:](][^[:cntrl:]]*$'),
     id           uuid not null unique default gen_random_uuid(),
     kind         text not null default 'user' check (kind in ('user', 'agent', 'service')),
     login        name unique,
     links_of     name,
+    is_login     boolean not null default false,
     display_name text not null default '',
     email        text check (email ~ '^[^@\s<>,;"]+@[^@\s<>,;"]+$' and length(email) <= 320),
     active       boolean not null default true,
@@ -54,12 +56,15 @@ create table agent.role_grant (
     foreign key (tenant, principal) references agent.principal on delete cascade
 );
 
--- Logins of principals, without row-level security: the policies themselves read it.
+-- Logins of principals, without row-level security: the policies themselves read it.  And what principals and agents of the
+-- tenant `default` are called: a login of that name is not that one.
 create table agent_internal.login (
-    login     name primary key,
+    login     name not null,
+    taken_by  text not null check (taken_by in ('login', 'principal', 'agent')),
     tenant    text collate "C" not null,
     principal name not null,
-    active    boolean not null
+    active    boolean not null,
+    primary key (login, taken_by)
 );
 
 -- Tokens of principals.  Only a digest is stored: a token has 256 random bits, so a plain digest cannot be reversed.

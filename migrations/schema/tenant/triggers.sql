@@ -10,8 +10,12 @@ create trigger apply_tenant_policy
 
 create trigger keep_logins after insert or update or delete on agent.principal for each row execute function agent_internal.keep_logins();
 
+create trigger check_login_name before insert or update of tenant, name on agent.principal
+    for each row when (new.tenant = 'default' and not new.is_login and new.login is distinct from new.name)
+    execute function agent_internal.check_login_name();
+
 create trigger audit_change after insert or update or delete on agent.principal
-    for each row execute function agent_internal.audit_change('principal', 'name', 'kind,login,links_of,active');
+    for each row execute function agent_internal.audit_change('principal', 'name', 'kind,login,links_of,is_login,active');
 
 create trigger audit_change after insert or update or delete on agent.role_grant
     for each row execute function agent_internal.audit_change('role_grant', 'principal,role', 'expires_at');

@@ -36,7 +36,8 @@ begin
     select * into _found from agent.principal p where p.tenant = _tenant and p.name = _name;
     if not found and _tenant = 'default' and exists (select from pg_roles r where r.rolname = _name)
        and not exists (select from agent_internal.login l where l.login = _name) then
-        insert into agent.principal (tenant, name) values (_tenant, _name) on conflict do nothing;
+        insert into agent.principal (tenant, name, is_login)
+        select _tenant, _name, r.rolcanlogin from pg_roles r where r.rolname = _name on conflict do nothing;
         select * into _found from agent.principal p where p.tenant = _tenant and p.name = _name;
     end if;
     if _found.name is null then

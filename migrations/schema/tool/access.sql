@@ -81,7 +81,7 @@ begin
         principal := _run.principal;
         named := exists (select from agent.principal p where p.tenant = _run.tenant and p.name = _run.principal);
     else
-        select l.principal into principal from agent_internal.login l where l.login = _definition ->> 'attached_by';
+        select l.principal into principal from agent_internal.login l where (l.login, l.taken_by) = ((_definition ->> 'attached_by')::name, 'login');
         named := found;
         principal := coalesce(principal, _definition ->> 'attached_by');
     end if;
@@ -180,7 +180,7 @@ begin
                 'a call without all arguments could mean function %s, too: it must be dropped or renamed', _other));
         end if;
     end if;
-    perform agent_internal.assume(_tenant, coalesce(_def ->> 'agent', 'walagent'));
+    perform agent_internal.assume_agent(_tenant, _def ->> 'agent');
     _who := agent_internal.acting_for(_run, _def);
     _reason := coalesce(agent_internal.name_refusal(_tenant, _def ->> 'agent'),
                         agent_internal.grant_refusal(_tenant, _who.principal, _who.named, _made ->> 'name', _arguments));
@@ -366,7 +366,7 @@ begin
     select * into _run from agent.run r where r.id = new.run_id;
     select v.definition ->> 'agent' into _agent from agent.attachment_version v
      where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version;
-    perform agent_internal.assume(_run.tenant, coalesce(_agent, 'walagent'));
+    perform agent_internal.assume_agent(_run.tenant, _agent);
     perform agent_internal.audit('tool.refused', coalesce(new.content ->> 'name', ''), jsonb_build_object(
         'run', new.run_id, 'call', new.content -> 'call_id', 'reason', new.content -> 'denied'), _run.tenant);
     perform set_config('walagent.identity', _identity, true);

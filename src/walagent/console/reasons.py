@@ -5,6 +5,7 @@ roles of its tenant's agents.
 """
 
 import asyncio
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
@@ -53,7 +54,7 @@ class PageReasons:
                     403,
                     "reasons need the role viewer, and a login that can read all of the table",
                     "42501",
-                    f"Run walagent why {relation} KEY as a login that can.",
+                    f"Run walagent why {shlex.quote(relation)} KEY as a login that can.",
                 )
         raise RefusedError(404, f'no agent is attached to table "{relation}"')
 

@@ -5,6 +5,7 @@ of the agent can read, which the login of the principal must be a member of.
 """
 
 import asyncio
+import shlex
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
@@ -117,14 +118,15 @@ class PageTrials:
                 403,
                 "trials need the login that owns walagent's schema; walagent run has another one",
                 "42501",
-                f"Run walagent try {attachment} as the owner.",
+                f"Run walagent try {shlex.quote(attachment)} as the owner.",
             )
         if reads:
             raise RefusedError(
                 403,
                 "a policy or view depends on session_user, which is here the login of walagent run",
                 "42501",
-                f"Run walagent try {attachment} as {login}, if it owns walagent's schema.",
+                f"Run walagent try {shlex.quote(attachment)} as {login}, if it owns walagent's"
+                " schema.",
             )
         return MayTry(attachment, Actor(str(tenant), str(principal)))
 

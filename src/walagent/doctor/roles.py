@@ -1,5 +1,6 @@
 """Check the privileges of walagent's roles, and the attached tables."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -179,15 +180,16 @@ def _check_table(table: AttachedTable, role: str) -> Iterator[Finding]:
         )
     yield from _check_role(table, role)
     yield from _check_reading(table, role)
+    resume = f"walagent agents resume {shlex.quote(table.attachment)}"
     if table.lost:
         yield problem(
             f"attachment {table.attachment} is broken: {table.lost}",
-            f"walagent agents resume {table.attachment} -- accepts the table, or prints a fix",
+            f"{resume} -- accepts the table, or prints a fix",
         )
     elif table.paused and table.paused_reason:
         yield warning(
             f"attachment {table.attachment} is paused: {table.paused_reason}",
-            f"walagent agents resume {table.attachment} -- once the reason is fixed",
+            f"{resume} -- once the reason is fixed",
         )
 
 

@@ -203,6 +203,6 @@ def _report(choice: Choice, out: Path, place: DatabaseChoice | None, dbname: str
     elif (other := choose(Config(), environment)) is not None:
         say(f"  note      {other.named_by} takes precedence over the file: unset it, or use --dsn")
     say("next:")
-    click.echo(f"  {program()} try {table} --last 3{options}")
+    click.echo(f"  {program()} try {shlex.quote(table)} --last 3{options}")
     click.echo(f"  {program()} run{options}")
     click.echo(f"  {program()} show 1{options}")

@@ -12,7 +12,7 @@ union all
 select 'principal', r.rolname::text, format('%s of tenant %s', l.principal, l.tenant),
        case when r.rolsuper then 'SUPERUSER' when r.rolbypassrls then 'BYPASSRLS' else 'OWNER' end
   from agent_internal.login l
-       join pg_roles r on r.rolname = l.login
+       join pg_roles r on r.rolname = l.login and l.taken_by = 'login'
        cross join owner o
  where r.rolsuper or r.rolbypassrls or pg_has_role(r.oid, o.oid, 'member')
  order by 1, 2
