@@ -26,7 +26,13 @@ create or replace function agent_internal.grant_capability(_capability text, _ro
 as $$
 declare
     _statement text;
+    _stranger  record;
 begin
+    -- Who reads the key acts as anybody.
+    for _stranger in select m.* from agent_internal.strange_members(_role, true) m where _capability = 'runner' loop
+        raise exception 'role "%" can act as "%", which would run the daemon', _stranger.member, _role
+            using errcode = '42501', hint = format('As a superuser, run %s; or use a new role.', _stranger.statement);
+    end loop;
     perform agent_internal.lock_grants();
     execute format('grant usage on schema agent, agent_internal to %I', _role);
     for _statement in
@@ -164,7 +170,9 @@ declare
     _each record;
 begin
     if (select r.rolsuper from pg_namespace n join pg_roles r on r.oid = n.nspowner where n.nspname = 'agent_internal') then
-        if not exists (select from pg_roles where rolname = 'walagent_definer') then
+        if exists (select from pg_roles where rolname = 'walagent_definer') then
+            perform agent_internal.check_own_role('walagent_definer');
+        else
             begin
                 create role walagent_definer nologin;
             exception when duplicate_object or unique_violation then

@@ -95,7 +95,9 @@ async def migrate(conn: Connection, files: SchemaFiles | None = None) -> Plan:
         async with conn.transaction():
             await apply_plan(conn, files, plan, __version__)
     except InsufficientPrivilege as error:
-        hint = await _grant(conn) if plan.is_new else "Run it as the owner of the schemas."
+        hint = error.diag.message_hint or (
+            await _grant(conn) if plan.is_new else "Run it as the owner of the schemas."
+        )
         raise PreconditionError(
             str(error.diag.message_primary), hint=hint, sqlstate=error.sqlstate
         ) from error

@@ -28,7 +28,7 @@ async def restore_owners(conn: Connection) -> int:
     """Give the functions to the roles that they belong to; return how many were not.
 
     Raises:
-        PreconditionError: this login may not.
+        PreconditionError: this login may not, or others can act as the role that they belong to.
     """
     if not (found := await misowned_functions(conn)):
         return 0
@@ -36,6 +36,10 @@ async def restore_owners(conn: Connection) -> int:
         async with conn.transaction():
             await conn.execute("select agent_internal.restrict_definers()")
     except InsufficientPrivilege as error:
+        if hint := error.diag.message_hint:  # of walagent: others can act as walagent_definer
+            raise PreconditionError(
+                str(error.diag.message_primary), hint=hint, sqlstate=error.sqlstate
+            ) from error
         raise PreconditionError(describe(found), hint=FIX, sqlstate=error.sqlstate) from error
     return len(found)
 

@@ -23,6 +23,7 @@ from walagent.message import Json
 from walagent.store.codecs.jsonb import to_json
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import RENEW, Pool, connect, open_pool
+from walagent.store.sessions.own_roles import check_own_role
 from walagent.telemetry.mask import hide
 
 Connection = AsyncConnection[Any]
@@ -273,7 +274,8 @@ async def open_tool_connections(
         idle: as for `open_pool`.
 
     Raises:
-        PreconditionError: there is no such login, or the server rejects it.
+        PreconditionError: there is no such login, the server rejects it, or somebody else can
+            act as it.
     """
     with translating():
         async with pool.connection() as conn:
@@ -283,6 +285,9 @@ async def open_tool_connections(
         return login.dsn(dsn(), tools_dsn())
 
     await _check_login(pool, login, named)
+    if not tools_dsn():
+        async with pool.connection() as conn:
+            await check_own_role(conn, login.name, logs_in=True)
     async with open_pool(
         named,
         size=pool.max_size,
