@@ -59,13 +59,13 @@ declare
 begin
     perform agent.act_as(join_tenant.token);
     _who := agent_internal.identity();
-    perform set_config('walagent.identity', _before, true);
     if _who.scopes <> '{}' then
         raise exception 'the token has scopes, so it ties no login' using errcode = '42501', hint = 'Ask for a token without scopes.';
     end if;
     insert into aos_auth.membership as m (login, tenant, principal) values (session_user, _who.tenant, _who.principal)
     on conflict (login, tenant) do update set principal = excluded.principal;
     select t.id into _id from agent.tenant t where t.name = _who.tenant;
+    perform set_config('walagent.identity', _before, true);
     perform set_config('aos.tenant_id', _id::text, false);
     return _id;
 end;

@@ -1,0 +1,86 @@
+"""The schemas of pgAgentOS: whose they are, and who acts by them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import column, refused, role, run_all, session, value
+from walagent.errors import PreconditionError
+from walagent.store.install.compat import install_pgagentos, remove_pgagentos
+
+SCHEMA = "create schema aos_auth; comment on schema aos_auth is 'walagent database pgagentos';"
+DEFINERS = """
+select p.oid::regprocedure::text
+  from pg_proc p join pg_roles r on r.oid = p.proowner
+ where p.pronamespace::regnamespace::text ~ '^aos_' and p.prosecdef and r.rolsuper
+"""
+
+
+@asynccontextmanager
+async def creator(conn: AsyncConnection, dsn: str) -> AsyncIterator[tuple[str, AsyncConnection]]:
+    """A member that can create schemas, and its session."""
+    async with role(conn) as eve:
+        database = conn.info.dbname
+        await run_all(
+            conn,
+            f"grant create on database {database} to {eve}; select agent.grant_member('{eve}')",
+        )
+        async with session(dsn, user=eve) as own:
+            yield eve, own
+        await run_all(conn, f"revoke create on database {database} from {eve}")
+
+
+async def test_a_schema_of_somebody_else_is_not_used(conn: AsyncConnection, dsn: str) -> None:
+    """Its owner could exchange a table that functions of walagent read."""
+    async with creator(conn, dsn) as (eve, own):
+        await run_all(own, SCHEMA)
+        with pytest.raises(PreconditionError, match=f'"aos_auth" belongs to role "{eve}"') as found:
+            await install_pgagentos(conn)
+        assert "drop schema aos_auth cascade" in found.value.hint.replace('"', "")
+        assert await remove_pgagentos(conn) == []
+        await run_all(conn, "drop schema aos_auth cascade")
+        await install_pgagentos(conn)
+        await refused(own, "create table aos_auth.x ()", state="42501")
+
+
+async def test_what_somebody_else_left_in_a_schema_is_not_used(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """The owner of a table can exchange what its triggers execute, and who may read it."""
+    async with creator(conn, dsn) as (eve, own):
+        await run_all(conn, f"{SCHEMA} grant create, usage on schema aos_auth to {eve}")
+        await run_all(own, "create table aos_auth.membership ()")
+        with pytest.raises(PreconditionError, match=r"table aos_auth.membership belongs to"):
+            await install_pgagentos(conn)
+
+
+async def test_no_function_has_the_rights_of_a_superuser(conn: AsyncConnection, dsn: str) -> None:
+    """They belong to the role of walagent's own, to which row-level security applies."""
+    await install_pgagentos(conn)
+    assert await column(conn, DEFINERS) == []
+    await run_all(conn, "alter function aos_auth.tenants() owner to current_user")
+    named = "select function::text from agent_internal.misowned_functions()"
+    assert await column(conn, named) == ["aos_auth.tenants()"]
+    await run_all(conn, "select agent_internal.restrict_definers()")
+    assert await column(conn, named) == []
+    del dsn
+
+
+async def test_nothing_on_the_path_of_the_installer_is_called(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Functions of who can create some in `public` are not bound by the views."""
+    trap = """
+    create function public.to_jsonb(text[]) returns jsonb language sql return 'null'::jsonb;
+    create function public.count() returns bigint language sql return 0
+    """
+    await run_all(conn, trap)
+    async with session(dsn, options="-c search_path=public,pg_catalog") as other:
+        await install_pgagentos(other)
+    bound = """
+    select count(*) from pg_depend d join pg_proc p on d.refobjid = p.oid
+     where d.refclassid = 'pg_proc'::regclass and p.pronamespace = 'public'::regnamespace
+    """
+    assert await value(conn, bound) == 0
