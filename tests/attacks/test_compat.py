@@ -7,6 +7,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import column, refused, role, run_all, session, value
+from tests.helpers.people import person
 from walagent.errors import PreconditionError
 from walagent.store.install.compat import install_pgagentos, remove_pgagentos
 
@@ -66,6 +67,78 @@ async def test_no_function_has_the_rights_of_a_superuser(conn: AsyncConnection, 
     await run_all(conn, "select agent_internal.restrict_definers()")
     assert await column(conn, named) == []
     del dsn
+
+
+TRIED = {
+    "enter": "select aos_auth.enter()",
+    "current_tenant": "select aos_auth.current_tenant()::text",
+    "set_tenant": "select aos_auth.set_tenant(tenant_id) from aos_auth.tenant",
+    "tenants": "select string_agg(name, ',') from aos_auth.tenant",
+    "own_tenants": "select string_agg(principal, ',') from aos_auth.own_tenants()",
+    "principals": "select string_agg(name, ',') from aos_auth.principal",
+    "insert_tenant": "insert into aos_auth.tenant (name) values ('eves')",
+    "join_tenant": "select aos_auth.join_tenant('{token}')::text",
+    "log_event": "select aos_core.log_event('x')",
+    "threads": "select string_agg(title, ',') from aos_agent.conversation",
+    "start": "insert into aos_agent.conversation (agent_id) values (gen_random_uuid())",
+}
+TRAP = """
+create table eves.loot (what text);
+create function eves.fires() returns trigger language plpgsql as $$
+declare
+    r text;
+begin
+    execute '{tried}' into r;
+    insert into eves.loot values (concat('got ', r));
+    insert into eves.loot values (concat('is ', agent.current_tenant(), agent.current_principal()));
+    return old;
+exception when others then
+    insert into eves.loot values ('refused ' || sqlstate);
+    return old;
+end $$;
+create table eves.child (id int references public.parent on delete cascade);
+insert into eves.child values (1);
+create trigger fires before delete on eves.child for each row execute function eves.fires();
+"""
+
+
+@pytest.mark.parametrize("tried", TRIED.values(), ids=TRIED)
+async def test_code_of_others_does_not_enter(conn: AsyncConnection, dsn: str, tried: str) -> None:
+    """A trigger below a cascade is not the person whose statement it was, nor ties its login."""
+    token = await person(conn, "mallory", "admin", tenant="trap")
+    async with role(conn) as eve, role(conn) as ann:
+        await run_all(
+            conn,
+            f"""
+            select agent.grant_member('{eve}'), agent.grant_member('{ann}');
+            select agent.create_principal('{ann}', login => '{ann}');
+            select agent.grant_role('{ann}', 'admin');
+            create table public.parent (id int primary key); insert into public.parent values (1);
+            grant references on public.parent to {eve};
+            grant usage on schema public to {eve}, {ann};
+            grant select, delete on public.parent to {ann};
+            create schema eves authorization {eve}
+            """,
+        )
+        await install_pgagentos(conn)
+        async with session(dsn, user=ann) as hers, session(dsn, user=eve) as own:
+            await run_all(hers, "insert into aos_auth.tenant (name) values ('canary')")
+            async with hers.transaction():
+                await value(hers, "select aos_auth.current_tenant()::text")
+                await value(hers, "select agent.open_thread('canary')::text")
+            await run_all(own, TRAP.format(tried=tried.format(token=token).replace("'", "''")))
+            await run_all(hers, "delete from public.parent")
+        loot = [str(each) for each in await column(conn, "select what from eves.loot")]
+        assert loot
+        assert not [each for each in loot if "canary" in each or each == f"is canary{ann}"]
+        assert not [each for each in loot if each.startswith("is ") and each != "is "]
+        assert await column(conn, "select tenant from aos_auth.membership") == ["canary"]
+        assert await column(conn, "select name from agent.tenant where name = 'eves'") == []
+        await run_all(
+            conn,
+            "update agent.principal set login = null;"
+            "drop schema eves cascade; drop table public.parent",
+        )
 
 
 async def test_nothing_on_the_path_of_the_installer_is_called(

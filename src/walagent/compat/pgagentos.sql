@@ -41,7 +41,7 @@ create or replace function aos_meta.id_of(_kind text, _tenant text, _name text)
     returns uuid language sql immutable set search_path = pg_catalog, pg_temp
     as $$ select md5(concat_ws('/', _kind, _tenant, _name))::uuid $$;
 
--- The tenants that the login of the session can act in, and as whom.
+-- The tenants that the login of the session can act in, and as whom.  Nothing for code of others.
 --
 -- With the owner's rights, to which row-level security applies: it looks at each tenant as the principal there.
 create or replace function aos_auth.own_tenants()
@@ -54,6 +54,9 @@ declare
     _before constant text := coalesce(current_setting('walagent.identity', true), '');
     _each   aos_auth.membership;
 begin
+    if agent_internal.in_code() then
+        return;
+    end if;
     for _each in select m.* from aos_auth.membership m where m.login = session_user loop
         principal := _each.principal;
         perform agent_internal.assume(_each.tenant, principal);
@@ -70,8 +73,8 @@ $$;
 -- Act in a tenant of the session's login until the end of the transaction: the one that is given; or that of a conversation or
 -- turn; or that of aos.tenant_id, if it is set; or the only one that the login has.
 --
--- With the owner's rights.  An identity from a token is kept.
--- Raises 42501 unless the login is an active principal of it.
+-- With the owner's rights.  An identity from a token is kept.  Code of others, such as a trigger below a statement, enters
+-- nothing.  Raises 42501 unless the login is an active principal of it.
 create or replace function aos_auth.enter(_tenant uuid default null, _thread uuid default null, _turn bigint default null)
     returns text
     language plpgsql
@@ -84,7 +87,7 @@ declare
                                                          then nullif(current_setting('aos.tenant_id', true), '') end);
     _found record;
 begin
-    if _now <> '' and _now is distinct from current_setting('aos.entered', true) then
+    if agent_internal.in_code() or _now <> '' and _now is distinct from current_setting('aos.entered', true) then
         if _want is null or exists (select from agent.tenant t where t.id::text = _want and t.name = agent.current_tenant()) then
             return agent.current_tenant();
         end if;

@@ -57,6 +57,9 @@ declare
     _who    record;
     _id     uuid;
 begin
+    if agent_internal.in_code() then
+        raise exception 'code of others cannot tie a login to a principal' using errcode = '42501';
+    end if;
     perform agent.act_as(join_tenant.token);
     _who := agent_internal.identity();
     if _who.scopes <> '{}' then
