@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import column, refused, role, run_all, session, value
+from tests.helpers.database import column, refused, role, rows, run_all, session, value
 from tests.helpers.people import person
 from walagent.errors import PreconditionError
 from walagent.store.install.compat import install_pgagentos, remove_pgagentos
@@ -67,6 +67,87 @@ async def test_no_function_has_the_rights_of_a_superuser(conn: AsyncConnection, 
     await run_all(conn, "select agent_internal.restrict_definers()")
     assert await column(conn, named) == []
     del dsn
+
+
+ENDS = {
+    "revoked": "select agent.revoke_token(id) from agent.token",
+    "expired": "update agent.token set expires_at = now() - interval '1 s'",
+    "deleted": "delete from agent.token",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+async def test_who_joined_acts_as_long_as_the_token(
+    conn: AsyncConnection, dsn: str, end: str
+) -> None:
+    """And with its scopes."""
+    await person(conn, "ann", "admin", tenant="acme")
+    await install_pgagentos(conn)
+    async with role(conn) as eve:
+        await run_all(conn, f"delete from agent.token; select agent.grant_member('{eve}')")
+        token = await value(
+            conn,
+            "select token from agent.create_token("
+            "'ann', '', '{read}', now() + interval '1 h', 'acme')",
+        )
+        async with session(dsn, user=eve) as own:
+            await value(own, "select aos_auth.join_tenant(%s)::text", token)
+            assert await rows(own, "select display_name from aos_auth.principal") != []
+            assert not await value(own, "select aos_auth.is_admin()")
+            async with own.transaction():
+                await value(own, "select aos_auth.current_tenant()::text")
+                assert await value(own, "select agent.current_principal()::text") == "ann"
+                assert await value(own, "select agent.has_scope('read')")
+                assert not await value(own, "select agent.has_scope('post')")
+            await run_all(conn, end)
+            await refused(own, "select aos_auth.current_tenant()", state="42501")
+            await run_all(own, "reset aos.tenant_id")
+            async with own.transaction():
+                await value(own, "select aos_auth.current_principal()::text")
+                assert await value(own, "select agent.current_principal()::text") == eve
+
+
+@pytest.mark.parametrize("purpose", ["link", "session"])
+async def test_a_cookie_ties_no_login(conn: AsyncConnection, dsn: str, purpose: str) -> None:
+    """The token of a session of the console, or of a link to it, is not for another login."""
+    token = await person(conn, "ann", "admin", tenant="acme")
+    await install_pgagentos(conn)
+    await run_all(conn, f"update agent.token set purpose = '{purpose}'")
+    async with role(conn) as eve:
+        await run_all(conn, f"select agent.grant_member('{eve}')")
+        async with session(dsn, user=eve) as own:
+            join = "select aos_auth.join_tenant(%s)"
+            assert "session or link" in str(await refused(own, join, token, state="42501"))
+    assert await rows(conn, "select login from aos_auth.membership") == []
+
+
+async def test_who_joined_before_tokens_were_kept_joins_again(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Which token it was is not known; who inserted the tenant stays."""
+    await install_pgagentos(conn)
+    async with role(conn) as boss, role(conn) as eve:
+        await run_all(
+            conn,
+            f"""
+            select agent.create_principal('{boss}', login => '{boss}');
+            select agent.grant_role('{boss}', 'admin');
+            select agent.grant_member('{boss}'), agent.grant_member('{eve}')
+            """,
+        )
+        async with session(dsn, user=boss) as own:
+            await run_all(own, "insert into aos_auth.tenant (name) values ('acme')")
+        await run_all(
+            conn,
+            f"""
+            alter table aos_auth.membership drop column token;
+            insert into aos_auth.membership (login, tenant, principal)
+            values ('{eve}', 'acme', '{boss}')
+            """,
+        )
+        await install_pgagentos(conn)
+        assert await column(conn, "select login::text from aos_auth.membership") == [boss]
+        await run_all(conn, "update agent.principal set login = null")
 
 
 TRIED = {

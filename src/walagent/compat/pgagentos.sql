@@ -33,19 +33,34 @@ create table if not exists aos_auth.membership (
     primary key (login, tenant),
     foreign key (tenant, principal) references agent.principal on delete cascade
 );
-comment on table aos_auth.membership is 'Tenants that a login inserted, and who it is in them';
+comment on table aos_auth.membership is 'Tenants that a login inserted or joined with a token, and who it is in them';
 revoke all on aos_auth.membership from public;
+-- The digest of the token that a login joined with; NULL: it inserted the tenant.  The right ends with the token.
+do $$
+begin
+    if exists (select from pg_attribute where attrelid = 'aos_auth.membership'::regclass and attname = 'token' and not attisdropped) then
+        return;
+    end if;
+    alter table aos_auth.membership add token bytea references agent.token (digest) on delete cascade;
+    -- Of a row that has no token, nobody knows which one it was: who did not insert the tenant joins again.
+    delete from aos_auth.membership m
+     where not exists (select from agent.role_grant g
+                        where g.tenant = m.tenant and g.principal = m.principal and g.role = 'admin' and g.granted_by = m.principal)
+        or m.principal <> m.login
+           and not exists (select from agent_internal.login l where (l.login, l.taken_by, l.principal) = (m.login, 'login', m.principal));
+end;
+$$;
 
 -- Stable IDs of what has none: of a persona or agent of a tenant.
 create or replace function aos_meta.id_of(_kind text, _tenant text, _name text)
     returns uuid language sql immutable set search_path = pg_catalog, pg_temp
     as $$ select md5(concat_ws('/', _kind, _tenant, _name))::uuid $$;
 
--- The tenants that the login of the session can act in, and as whom.  Nothing for code of others.
+-- The tenants that the login of the session can act in, as whom, and how far its token goes.  Nothing for code of others.
 --
 -- With the owner's rights, to which row-level security applies: it looks at each tenant as the principal there.
 create or replace function aos_auth.own_tenants()
-    returns table (tenant agent.tenant, principal name)
+    returns table (tenant agent.tenant, principal name, scopes text[], until timestamptz)
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
@@ -53,13 +68,22 @@ as $$
 declare
     _before constant text := coalesce(current_setting('walagent.identity', true), '');
     _each   aos_auth.membership;
+    _token  record;
 begin
     if agent_internal.in_code() then
         return;
     end if;
     for _each in select m.* from aos_auth.membership m where m.login = session_user loop
+        scopes := '{}';
+        until := null;
+        if _each.token is not null then
+            select * into _token from agent_internal.find_token(_each.token);
+            continue when _token.principal is null;
+            scopes := _token.scopes;
+            until := _token.until;
+        end if;
         principal := _each.principal;
-        perform agent_internal.assume(_each.tenant, principal);
+        perform agent_internal.assume(_each.tenant, principal, scopes, until);
         for tenant in select t.* from agent.tenant t
                        where t.name = _each.tenant and t.active
                          and exists (select from agent.principal p where p.tenant = t.name and p.name = _each.principal and p.active) loop
@@ -94,12 +118,12 @@ begin
         raise exception 'principal "%" is not in tenant %', coalesce(agent.current_principal(), ''), _want using errcode = '42501';
     end if;
     for _found in
-        select (o.tenant).name as tenant, (o.tenant).id::text as id, o.principal, count(*) over () as mine
+        select (o.tenant).name as tenant, (o.tenant).id::text as id, o.principal, o.scopes, o.until, count(*) over () as mine
           from aos_auth.own_tenants() o
          order by (o.tenant).id::text = current_setting('aos.tenant_id', true) desc, (o.tenant).created_at, (o.tenant).name
     loop
         continue when _want is not null and _found.id <> _want;
-        perform agent_internal.assume(_found.tenant, _found.principal);
+        perform agent_internal.assume(_found.tenant, _found.principal, _found.scopes, _found.until);
         perform set_config('aos.entered', current_setting('walagent.identity'), true);
         if _want is not null
            or exists (select from agent.thread t where t.tenant = _found.tenant and t.id = _thread)
