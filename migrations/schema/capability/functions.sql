@@ -28,7 +28,7 @@ declare
     _statement text;
     _stranger  record;
 begin
-    -- Who reads the key acts as anybody.
+    -- The key is all that it takes to act as anybody.
     for _stranger in select m.* from agent_internal.strange_members(_role, true) m where _capability = 'runner' loop
         raise exception 'role "%" can act as "%", which would run the daemon', _stranger.member, _role
             using errcode = '42501', hint = format('As a superuser, run %s; or use a new role.', _stranger.statement);

@@ -100,8 +100,10 @@ as $$
        and d.dbid in (0, (select b.oid from pg_database b where b.datname = current_database()))
        and not (d.classid = 'pg_proc'::regclass
                 and exists (select from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-                                   join pg_namespace i on i.nspname = 'agent_internal' and i.nspowner = n.nspowner
-                             where p.oid = d.objid and n.nspname ~ '^(agent|agent_internal|agent_signed|agent_call|aos_.*)$'))
+                                   join pg_namespace i on i.nspname = 'agent_internal'
+                             where p.oid = d.objid
+                               and (n.nspname in ('agent', 'agent_internal', 'agent_signed', 'agent_call')
+                                    or n.nspname ~ '^aos_' and n.nspowner = i.nspowner)))
      union all
     select format('PID %s is logged in as it', s.pid), format('select pg_terminate_backend(%s)', s.pid)
       from pg_stat_activity s join pg_roles r on r.oid = s.usesysid

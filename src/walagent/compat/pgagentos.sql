@@ -6,7 +6,7 @@
 -- A tenant that is inserted belongs to the login that inserted it, which is then its admin.  The setting aos.tenant_id, which
 -- set_tenant() sets, chooses among the tenants of a login; a tenant that the login does not have is refused.
 
--- A schema that exists is used only if it belongs to who executes this: its owner could exchange what is in it.
+-- A schema that exists is used only if it belongs to the role that executes this: its owner could exchange what is in it.
 do $$
 declare
     _schema text;

@@ -220,8 +220,13 @@ async def ensure_login(conn: Connection, login: ToolsLogin | None = None) -> str
 
     Returns:
         "" if it was done; else the statement that this role lacks the privilege for.
+
+    Raises:
+        PreconditionError: somebody else can act as the login.
     """
     login = login or await read_login(conn)
+    if login.exists:
+        await check_own_role(conn, login.name, logs_in=True)
     salt = _signature(login.key, f"salt {login.name}".encode())[:16]
     verifier = verifier_of(login.password, salt)
     made = sql.SQL("{} role {} login password {}").format(
