@@ -177,12 +177,33 @@ create or replace function agent_internal.in_foreign_trigger()
 as $$ select pg_trigger_depth() > 0 and pg_trigger_depth() > agent_internal.own_triggers() $$;
 comment on function agent_internal.in_foreign_trigger() is 'Whether a trigger of others is being executed';
 
--- Whether code of others is being executed here, so that the login of the session is not who acts.
+-- Whether PostgreSQL executes code of others here, in a session of somebody who has not called it.
 --
--- A trampoline executes it, which is among those that have called this: nothing removes it from them.  Or PostgreSQL does, as the
--- owner of a table: while it maintains the table, or checks or cascades a foreign key, whose statement is among the callers then;
--- or in a trigger.  What stands around the names of callers is in the language of the server.
+-- It does so as the owner of a table: while it maintains the table, or checks or cascades a foreign key, whose statement is among
+-- the callers then; or in a trigger.  What stands around the names of callers is in the language of the server.
 -- A parallel worker does not know who has called.
+--
+-- Raises 25000 in a parallel worker, where nothing of walagent is executed.
+create or replace function agent_internal.in_foreign_code()
+    returns boolean
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _callers text;
+begin
+    get diagnostics _callers = pg_context;
+    perform set_config('walagent.parallel', 'no', true);
+    return strpos(_callers, 'OPERATOR(') > 0 and _callers ~ '(SELECT 1 FROM|DELETE FROM|UPDATE) .*OPERATOR[(]'
+        or agent_internal.in_foreign_trigger()
+        or agent_internal.is_maintaining();
+end;
+$$;
+comment on function agent_internal.in_foreign_code() is 'Whether PostgreSQL executes code of others, which nobody has called';
+
+-- Whether code of others is being executed here, so that the login of the session is not who acts: also by a trampoline, which is
+-- among those that have called this: nothing removes it from them.
 --
 -- Raises 25000 in a parallel worker, where nothing of walagent is executed.
 create or replace function agent_internal.in_code()
@@ -197,9 +218,7 @@ begin
     get diagnostics _callers = pg_context;
     perform set_config('walagent.parallel', 'no', true);
     return strpos(_callers, 'agent_call.as_') > 0 and _callers ~ 'agent_call[.]as_[0-9]+[(]'
-        or strpos(_callers, 'OPERATOR(') > 0 and _callers ~ '(SELECT 1 FROM|DELETE FROM|UPDATE) .*OPERATOR[(]'
-        or agent_internal.in_foreign_trigger()
-        or agent_internal.is_maintaining();
+        or agent_internal.in_foreign_code();
 end;
 $$;
 comment on function agent_internal.in_code() is 'Whether code of others is being executed';

@@ -20,6 +20,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.lock_apply()', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.lock_grants()', 'execute', '{runner}'),
     ('function', 'agent_internal.in_code()', 'execute', '{runner,viewer,developer,asker,member}'),
+    ('function', 'agent_internal.in_foreign_code()', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.in_foreign_trigger()', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.is_maintaining()', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.may_become(oid, name)', 'execute', '{runner,viewer,developer,member,asker}'),

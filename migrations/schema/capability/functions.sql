@@ -26,7 +26,13 @@ create or replace function agent_internal.grant_capability(_capability text, _ro
 as $$
 declare
     _statement text;
+    _stranger  record;
 begin
+    -- The key is all that it takes to act as anybody.
+    for _stranger in select m.* from agent_internal.strange_members(_role, true) m where _capability = 'runner' loop
+        raise exception 'role "%" can act as "%", which would run the daemon', _stranger.member, _role
+            using errcode = '42501', hint = format('As a superuser, run %s; or use a new role.', _stranger.statement);
+    end loop;
     perform agent_internal.lock_grants();
     execute format('grant usage on schema agent, agent_internal to %I', _role);
     for _statement in
@@ -141,15 +147,17 @@ create or replace function agent_internal.misowned_functions()
 as $$
     select p.oid, pg_get_userbyid(p.proowner), w.wanted
       from pg_proc p
-           join pg_namespace n on n.oid = p.pronamespace and n.nspname in ('agent', 'agent_internal', 'agent_signed')
-           join agent_internal.code_object c on c.object = format('function %s', p.oid::regprocedure)
-           cross join (select r.rolname, r.rolsuper from pg_namespace i join pg_roles r on r.oid = i.nspowner
+           join pg_namespace n on n.oid = p.pronamespace
+           cross join (select r.oid, r.rolname, r.rolsuper from pg_namespace i join pg_roles r on r.oid = i.nspowner
                         where i.nspname = 'agent_internal') o
            cross join lateral (
                select case when o.rolsuper and p.prosecdef and n.nspname <> 'agent_signed'
                                 and p.oid not in (select f.function from agent_internal.owner_function f)
                            then 'walagent_definer' else o.rolname end) as w (wanted)
      where pg_get_userbyid(p.proowner) <> w.wanted
+       and (n.nspname in ('agent', 'agent_internal', 'agent_signed')
+            and format('function %s', p.oid::regprocedure) in (select c.object from agent_internal.code_object c)
+            or n.nspname ~ '^aos_' and n.nspowner = o.oid)  -- walagent database pgagentos
      order by 1
 $$;
 comment on function agent_internal.misowned_functions() is 'Functions of walagent that belong to the wrong role';
@@ -164,7 +172,9 @@ declare
     _each record;
 begin
     if (select r.rolsuper from pg_namespace n join pg_roles r on r.oid = n.nspowner where n.nspname = 'agent_internal') then
-        if not exists (select from pg_roles where rolname = 'walagent_definer') then
+        if exists (select from pg_roles where rolname = 'walagent_definer') then
+            perform agent_internal.check_own_role('walagent_definer');
+        else
             begin
                 create role walagent_definer nologin;
             exception when duplicate_object or unique_violation then
@@ -175,6 +185,16 @@ begin
         grant select, insert, update, delete on all tables in schema agent, agent_internal to walagent_definer;
         grant usage on all sequences in schema agent, agent_internal to walagent_definer;
         grant execute on all functions in schema agent, agent_internal to walagent_definer;
+        for _each in select n.nspname as name from pg_namespace n join pg_namespace i on i.nspname = 'agent_internal' and i.nspowner = n.nspowner
+                      where n.nspname ~ '^aos_' loop
+            execute format('grant usage on schema %I to walagent_definer', _each.name);
+            execute format('grant execute on all functions in schema %I to walagent_definer', _each.name);
+        end loop;
+        if exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                           join pg_namespace i on i.nspname = 'agent_internal' and i.nspowner = c.relowner and i.nspowner = n.nspowner
+                    where n.nspname = 'aos_auth' and c.relname = 'membership' and c.relkind = 'r') then
+            grant select, insert, update, delete on aos_auth.membership to walagent_definer;
+        end if;
     end if;
     for _each in select * from agent_internal.misowned_functions() loop
         execute format('alter function %s owner to %I', _each.function, _each.wanted);

@@ -9,7 +9,16 @@ create or replace function agent_internal.repair_publications()
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _strange record;
 begin
+    for _strange in select p.pubname, o.rolname
+                      from pg_publication p join pg_roles o on o.oid = p.pubowner
+                           join pg_namespace n on n.nspname = 'agent_internal'
+                     where p.pubname in ('walagent', 'walagent_inserts') and p.pubowner <> n.nspowner and not o.rolsuper loop
+        raise exception 'publication "%" belongs to role "%"', _strange.pubname, _strange.rolname using errcode = '42501',
+            hint = format('As the owner of walagent''s schema or a superuser, run drop publication %I.', _strange.pubname);
+    end loop;
     if not exists (select from pg_publication where pubname = 'walagent') then
         create publication walagent;
     end if;

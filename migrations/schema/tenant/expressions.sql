@@ -18,7 +18,8 @@ begin
     scopes := '{}';
     if _identity is not null then
         named := true;
-        if left(_identity, 64) = agent_internal.mac(format('identity %s %s', agent_internal.transaction_name(), _who)) then
+        if left(_identity, 64) = agent_internal.mac(format('identity %s %s', agent_internal.transaction_name(), _who))
+           and not agent_internal.in_foreign_code() then  -- what acts by a token or a run may call code of others, and PostgreSQL not
             tenant := _who::jsonb ->> 0;
             principal := _who::jsonb ->> 1;
             scopes := array(select jsonb_array_elements_text(_who::jsonb -> 2));

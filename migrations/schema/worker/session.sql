@@ -24,6 +24,10 @@ as $$
            and d.classid not in ('pg_namespace'::regclass, 'pg_largeobject'::regclass)
            and i.type <> 'sequence' and coalesce(i.schema, '') not in ('agent', 'agent_internal', 'agent_signed', 'agent_call')
            and starts_with(i.schema, 'pg_temp') is not true
+           -- walagent database pgagentos, whose functions are walagent's as those of its own schemas are
+           and (d.refobjid = to_regrole('walagent_definer')::oid
+                    and exists (select from pg_namespace n join pg_namespace a on a.nspname = 'agent_internal' and a.nspowner = n.nspowner
+                                 where n.nspname = i.schema and n.nspname ~ '^aos_')) is not true
         union all
         select r.oid, format('as whom policy "%s" is evaluated', p.name), 0
           from agent.policy p join pg_roles r on r.rolname = p.run_as

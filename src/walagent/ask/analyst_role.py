@@ -41,8 +41,8 @@ async def make_analyst(conn: Connection, role: str, schemas: Sequence[str] | Non
         whether it was made, or got its grants.
 
     Raises:
-        PreconditionError: this login may make no roles, or grant nothing; the hint has the
-            statements.
+        PreconditionError: this login may make no roles, or grant nothing, or somebody whom no
+            operator has chosen can act as the role; the hint has the statements.
     """
     schemas = schemas or ("public",)
     found = await conn.execute(
@@ -52,6 +52,7 @@ async def make_analyst(conn: Connection, role: str, schemas: Sequence[str] | Non
     )
     is_there, may_make, login = await found.fetchone() or (False, False, "")
     if is_there:
+        await _check_members(conn, role)
         changed = await _let_read(conn, role, schemas, login)
         await _let_through(conn, role)
         return changed
@@ -68,6 +69,18 @@ async def make_analyst(conn: Connection, role: str, schemas: Sequence[str] | Non
         await conn.execute(SQL("grant {} to current_user").format(Identifier(role)))
     await _let_through(conn, role)
     return True
+
+
+async def _check_members(conn: Connection, role: str) -> None:
+    """Check who can act as a role that exists: who may create roles can have made it."""
+    found = await conn.execute(
+        "select member, statement from agent_internal.strange_members(%s, true)", [role]
+    )
+    for member, statement in await found.fetchall():
+        raise PreconditionError(
+            f'role "{member}" can act as "{role}", and would read what questions read',
+            hint=f"As a superuser, run {statement}; or set ask.role to a new role.",
+        )
 
 
 async def _let_through(conn: Connection, role: str) -> None:

@@ -6,19 +6,19 @@
 -- A tenant that is inserted belongs to the login that inserted it, which is then its admin.  The setting aos.tenant_id, which
 -- set_tenant() sets, chooses among the tenants of a login; a tenant that the login does not have is refused.
 
-create schema if not exists aos_auth;
-create schema if not exists aos_meta;
-create schema if not exists aos_persona;
-create schema if not exists aos_skills;
-create schema if not exists aos_core;
-create schema if not exists aos_agent;
-create schema if not exists aos_multi_agent;
-create schema if not exists aos_collab;
+-- A schema that exists is used only if it belongs to the role that executes this: its owner could exchange what is in it.
 do $$
 declare
     _schema text;
+    _owner  name;
 begin
     foreach _schema in array '{aos_auth,aos_meta,aos_persona,aos_skills,aos_core,aos_agent,aos_multi_agent,aos_collab}'::text[] loop
+        select pg_get_userbyid(n.nspowner) into _owner from pg_namespace n where n.nspname = _schema;
+        if not found then
+            execute format('create schema %I', _schema);
+        elsif _owner <> current_user then
+            raise exception 'schema "%" belongs to role "%", expected "%"', _schema, _owner, current_user using errcode = '42501';
+        end if;
         execute format('comment on schema %I is %L', _schema, 'walagent database pgagentos');
     end loop;
 end;
@@ -33,18 +33,72 @@ create table if not exists aos_auth.membership (
     primary key (login, tenant),
     foreign key (tenant, principal) references agent.principal on delete cascade
 );
-comment on table aos_auth.membership is 'Tenants that a login inserted, and who it is in them';
+comment on table aos_auth.membership is 'Tenants that a login inserted or joined with a token, and who it is in them';
 revoke all on aos_auth.membership from public;
+-- The digest of the token that a login joined with; NULL: it inserted the tenant.  The right ends with the token.
+do $$
+begin
+    if exists (select from pg_attribute where attrelid = 'aos_auth.membership'::regclass and attname = 'token' and not attisdropped) then
+        return;
+    end if;
+    alter table aos_auth.membership add token bytea references agent.token (digest) on delete cascade;
+    -- Of a row that has no token, nobody knows which one it was: who did not insert the tenant joins again.
+    delete from aos_auth.membership m
+     where not exists (select from agent.role_grant g
+                        where g.tenant = m.tenant and g.principal = m.principal and g.role = 'admin' and g.granted_by = m.principal)
+        or m.principal <> m.login
+           and not exists (select from agent_internal.login l where (l.login, l.taken_by, l.principal) = (m.login, 'login', m.principal));
+end;
+$$;
 
 -- Stable IDs of what has none: of a persona or agent of a tenant.
 create or replace function aos_meta.id_of(_kind text, _tenant text, _name text)
     returns uuid language sql immutable set search_path = pg_catalog, pg_temp
     as $$ select md5(concat_ws('/', _kind, _tenant, _name))::uuid $$;
 
--- Act in a tenant of the session's login until the end of the transaction: the one that is given; or that of a conversation or
--- turn; or that of aos.tenant_id, if it is set; or the only one that the login has inserted.
+-- The tenants that the login of the session can act in, as whom, and how far its token goes.  Nothing for code of others.
 --
--- With the owner's rights.  An identity from a token is kept.  Raises 42501 unless the login is an active principal of it.
+-- With the owner's rights, to which row-level security applies: it looks at each tenant as the principal there.
+create or replace function aos_auth.own_tenants()
+    returns table (tenant agent.tenant, principal name, scopes text[], until timestamptz)
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _before constant text := coalesce(current_setting('walagent.identity', true), '');
+    _each   aos_auth.membership;
+    _token  record;
+begin
+    if agent_internal.in_code() then
+        return;
+    end if;
+    for _each in select m.* from aos_auth.membership m where m.login = session_user loop
+        scopes := '{}';
+        until := null;
+        if _each.token is not null then
+            select * into _token from agent_internal.find_token(_each.token);
+            continue when _token.principal is null;
+            scopes := _token.scopes;
+            until := _token.until;
+        end if;
+        principal := _each.principal;
+        perform agent_internal.assume(_each.tenant, principal, scopes, until);
+        for tenant in select t.* from agent.tenant t
+                       where t.name = _each.tenant and t.active
+                         and exists (select from agent.principal p where p.tenant = t.name and p.name = _each.principal and p.active) loop
+            return next;
+        end loop;
+    end loop;
+    perform set_config('walagent.identity', _before, true);
+end;
+$$;
+
+-- Act in a tenant of the session's login until the end of the transaction: the one that is given; or that of a conversation or
+-- turn; or that of aos.tenant_id, if it is set; or the only one that the login has.
+--
+-- With the owner's rights.  An identity from a token is kept.  Code of others, such as a trigger below a statement, enters
+-- nothing.  Raises 42501 unless the login is an active principal of it.
 create or replace function aos_auth.enter(_tenant uuid default null, _thread uuid default null, _turn bigint default null)
     returns text
     language plpgsql
@@ -55,30 +109,26 @@ declare
     _now   constant text := coalesce(current_setting('walagent.identity', true), '');
     _want  constant text := coalesce(_tenant::text, case when coalesce(_thread::text, _turn::text) is null
                                                          then nullif(current_setting('aos.tenant_id', true), '') end);
-    _mine  constant integer := (select count(*) from aos_auth.membership m where m.login = session_user);
     _found record;
 begin
-    if _now <> '' and _now is distinct from current_setting('aos.entered', true) then
+    if agent_internal.in_code() or _now <> '' and _now is distinct from current_setting('aos.entered', true) then
         if _want is null or exists (select from agent.tenant t where t.id::text = _want and t.name = agent.current_tenant()) then
             return agent.current_tenant();
         end if;
-        raise exception 'principal "%" is not in tenant %', agent.current_principal(), _want using errcode = '42501';
+        raise exception 'principal "%" is not in tenant %', coalesce(agent.current_principal(), ''), _want using errcode = '42501';
     end if;
     for _found in
-        select m.tenant, m.principal, t.id::text as id
-          from aos_auth.membership m
-               join agent.tenant t on t.name = m.tenant and t.active
-               join agent.principal p on p.tenant = m.tenant and p.name = m.principal and p.active
-         where m.login = session_user
-         order by t.id::text = current_setting('aos.tenant_id', true) desc, t.created_at, t.name
+        select (o.tenant).name as tenant, (o.tenant).id::text as id, o.principal, o.scopes, o.until, count(*) over () as mine
+          from aos_auth.own_tenants() o
+         order by (o.tenant).id::text = current_setting('aos.tenant_id', true) desc, (o.tenant).created_at, (o.tenant).name
     loop
         continue when _want is not null and _found.id <> _want;
-        perform agent_internal.assume(_found.tenant, _found.principal);
+        perform agent_internal.assume(_found.tenant, _found.principal, _found.scopes, _found.until);
         perform set_config('aos.entered', current_setting('walagent.identity'), true);
         if _want is not null
            or exists (select from agent.thread t where t.tenant = _found.tenant and t.id = _thread)
            or exists (select from agent.run r where r.tenant = _found.tenant and r.id = _turn)
-           or _thread is null and _turn is null and _mine = 1 then
+           or _thread is null and _turn is null and _found.mine = 1 then
             return _found.tenant;
         end if;
         perform set_config('walagent.identity', _now, true);
@@ -123,15 +173,16 @@ as $$ begin perform aos_auth.enter(); return agent.has_role('admin'); end; $$;
 
 -- With the owner's rights: the caller's tenants.
 create or replace function aos_auth.tenants()
-    returns setof agent.tenant language sql stable security definer set search_path = pg_catalog, pg_temp
+    returns setof agent.tenant language sql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-    select t.* from agent.tenant t
-     where t.name = agent.current_tenant() or t.name in (select m.tenant from aos_auth.membership m where m.login = session_user)
+    select t.* from agent.tenant t where t.name = agent.current_tenant()
+    union all
+    select (o.tenant).* from aos_auth.own_tenants() o where (o.tenant).name is distinct from agent.current_tenant()
 $$;
-create or replace view aos_auth.tenant as
+create or replace view aos_auth.tenant with (security_invoker) as
     select t.id as tenant_id, t.name, t.display_name, t.active as is_active, t.settings, t.created_at from aos_auth.tenants() t;
 
--- Create a tenant, of which the caller becomes the admin.  With the owner's rights.
+-- Create a tenant, of which the caller becomes the admin.  With the owner's rights: as the first principal of the tenant.
 create or replace function aos_auth.insert_tenant()
     returns trigger
     language plpgsql
@@ -147,11 +198,13 @@ begin
             using errcode = '42501', hint = 'Use the login of a principal that is an admin of the tenant default, or walagent tenants add.';
     end if;
     new.tenant_id := coalesce(new.tenant_id, gen_random_uuid());
+    perform agent_internal.assume(new.name, _me.principal);
     insert into agent.tenant (name, id, display_name, settings)
     values (new.name, new.tenant_id, coalesce(new.display_name, ''), coalesce(new.settings, '{}'));
     insert into agent.principal (tenant, name) values (new.name, _me.principal);
     insert into agent.role_grant (tenant, principal, role, granted_by) values (new.name, _me.principal, 'admin', _me.principal);
     insert into aos_auth.membership (login, tenant, principal) values (session_user, new.name, _me.principal);
+    perform set_config('walagent.identity', '', true);
     perform set_config('aos.tenant_id', new.tenant_id::text, false);
     return new;
 end;

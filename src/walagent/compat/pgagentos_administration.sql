@@ -43,7 +43,8 @@ begin
 end;
 $$;
 
--- Tie the login of the session to the principal of a token, which its owner was given: no admin can tie it without.
+-- Tie the login of the session to the principal of a token, which its owner was given: no admin can tie it without.  The login
+-- acts with the scopes of the token, until that expires, is revoked or is deleted.
 --
 -- With the owner's rights.
 create or replace function aos_auth.join_tenant(token text)
@@ -54,18 +55,26 @@ create or replace function aos_auth.join_tenant(token text)
 as $$
 declare
     _before constant text := coalesce(current_setting('walagent.identity', true), '');
+    _digest constant bytea := sha256(convert_to(join_tenant.token, 'utf8'));
     _who    record;
     _id     uuid;
 begin
+    if agent_internal.in_code() then
+        raise exception 'code of others cannot tie a login to a principal' using errcode = '42501';
+    end if;
     perform agent.act_as(join_tenant.token);
     _who := agent_internal.identity();
-    perform set_config('walagent.identity', _before, true);
-    if _who.scopes <> '{}' then
-        raise exception 'the token has scopes, so it ties no login' using errcode = '42501', hint = 'Ask for a token without scopes.';
+    if (select t.purpose from agent.token t where t.digest = _digest) is distinct from 'token' then
+        raise exception 'the token of a session or link cannot tie a login' using errcode = '42501',
+            hint = 'Ask for one of aos_auth.create_token(), or walagent tenants tokens create.';
     end if;
-    insert into aos_auth.membership as m (login, tenant, principal) values (session_user, _who.tenant, _who.principal)
-    on conflict (login, tenant) do update set principal = excluded.principal;
+    insert into aos_auth.membership as m (login, tenant, principal, token) values (session_user, _who.tenant, _who.principal, _digest)
+    on conflict (login, tenant) do update set principal = excluded.principal, token = excluded.token where m.token is not null;
+    if not found then
+        raise exception 'login "%" inserted tenant "%", and acts there without a token', session_user, _who.tenant using errcode = '42501';
+    end if;
     select t.id into _id from agent.tenant t where t.name = _who.tenant;
+    perform set_config('walagent.identity', _before, true);
     perform set_config('aos.tenant_id', _id::text, false);
     return _id;
 end;

@@ -15,6 +15,7 @@ from walagent.http.exchange import RefusedError
 from walagent.http.signed_tokens import FindIdentity, SignedTokenError
 from walagent.store.install.removal import CREATED
 from walagent.store.sessions.acting import identity_of_token
+from walagent.store.sessions.own_roles import check_own_role
 
 HOURS: Final = 12
 _MINUTES: Final = 5
@@ -177,6 +178,9 @@ async def acting_role(conn: Connection) -> str | None:
 
     A superuser is subject to no row-level security, so it acts as a role without attributes, which
     is created if it is missing; the principal's own roles decide what it may do.
+
+    Raises:
+        PreconditionError: somebody else can act as that role.
     """
     bypasses, name, exists = await _one(conn, _LOGIN)
     if not bypasses:
@@ -190,6 +194,7 @@ async def acting_role(conn: Connection) -> str | None:
         except Error as error:
             if error.sqlstate not in _RACES:
                 raise
+    await check_own_role(conn, name)
     for grant in ("approver", "developer", "member", "asker"):
         await conn.execute(f"select agent.grant_{grant}(%s)".encode(), (name,))
     return str(name)

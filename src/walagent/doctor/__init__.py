@@ -33,6 +33,7 @@ from walagent.doctor.replication import (
 from walagent.doctor.roles import (
     check_isolation,
     check_login,
+    check_members,
     check_owners,
     check_person,
     check_privileges,
@@ -150,6 +151,7 @@ async def _examine_schema(
             *check_privileges(facts, ()),
             *check_isolation(await server_facts.unconfined_roles(conn)),
             *check_owners(await misowned_functions(conn)),
+            *check_members(await _role_troubles(conn, places, config)),
         ],
         "tools": [
             *await _login(conn, places),
@@ -167,6 +169,14 @@ async def _examine_schema(
         else [],
     }
     return [each for kind, found in kinds.items() for each in of_kind(kind, found)]
+
+
+async def _role_troubles(
+    conn: Connection, places: Places, config: Config
+) -> list[tuple[str, str, str]]:
+    logins = [conninfo_to_dict(dsn).get("user") for dsn in (places.tools_dsn, places.rows_dsn)]
+    named = [config.ask.role, *(str(login) for login in logins if login)]
+    return await server_facts.role_troubles(conn, named)
 
 
 async def _budgets(conn: Connection) -> Iterator[Finding]:

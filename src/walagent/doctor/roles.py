@@ -82,6 +82,12 @@ def check_isolation(roles: Iterable[UnconfinedRole]) -> Iterator[Finding]:
                 )
 
 
+def check_members(troubles: Iterable[tuple[str, str, str]]) -> Iterator[Finding]:
+    """Check that nobody else can act as the roles of walagent."""
+    for role, trouble, statement in troubles:
+        yield problem(f'role "{role}" of walagent: {trouble}', f"{statement};")
+
+
 def check_login(
     name: str, login: LoginFacts, refused: WalagentError | None = None
 ) -> Iterator[Finding]:

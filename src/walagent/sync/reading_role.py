@@ -7,6 +7,7 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from walagent.errors import PreconditionError
 from walagent.store.install.removal import CREATED
+from walagent.store.sessions.own_roles import check_own_role
 
 _LOGIN: Final = """
 select r.rolsuper or r.rolbypassrls, 'walagent_sync_' || d.oid,
@@ -24,7 +25,8 @@ async def reading_role(conn: AsyncConnection[Any]) -> str | None:
     attributes, which is created if it is missing.
 
     Raises:
-        PreconditionError: the login bypasses row-level security and cannot create the role.
+        PreconditionError: the login bypasses row-level security and cannot create the role,
+            or somebody else can act as it.
     """
     row = await (await conn.execute(_LOGIN)).fetchone()
     if row is None or not row[0]:
@@ -42,5 +44,6 @@ async def reading_role(conn: AsyncConnection[Any]) -> str | None:
                     "the login bypasses row-level security and cannot create a role that does not",
                     hint="Let walagent connect as a role without BYPASSRLS.",
                 ) from error
+    await check_own_role(conn, name)
     await conn.execute("select agent.grant_viewer(%s)", (name,))
     return name

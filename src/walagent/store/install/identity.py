@@ -6,7 +6,7 @@ from psycopg import AsyncConnection
 from psycopg.errors import InsufficientPrivilege
 
 from walagent.errors import PreconditionError
-from walagent.store.install.owners import restore_owners
+from walagent.store.install.owners import check_schema_owners, restore_owners
 
 Connection = AsyncConnection[Any]
 
@@ -30,6 +30,7 @@ async def adopt_database(conn: Connection, *, moved: bool) -> int | None:
     Returns:
         None if the database is no copy: nothing was done.
     """
+    await check_schema_owners(conn)
     await restore_owners(conn)
     cursor = await conn.execute(
         "select agent_internal.adopt_database(_moved => %(moved)s)", {"moved": moved}

@@ -14,7 +14,7 @@ from walagent.store.install.apply import apply_plan, read_applied
 from walagent.store.install.extension import NAME
 from walagent.store.install.files import SchemaFiles, find_files
 from walagent.store.install.lock import lock_migrations
-from walagent.store.install.owners import restore_owners
+from walagent.store.install.owners import check_schema_owners, restore_owners
 from walagent.store.install.plan import Plan, plan_of
 from walagent.store.install.state import read_state
 
@@ -79,9 +79,11 @@ async def migrate(conn: Connection, files: SchemaFiles | None = None) -> Plan:
         files: as in `plan_migration`.
 
     Raises:
-        PreconditionError: as `plan_migration`, or the role lacks a privilege.
+        PreconditionError: as `plan_migration`, or the role lacks a privilege, or the schemas are
+            somebody else's.
     """
     with translating():
+        await check_schema_owners(conn)
         await lock_migrations(conn)
     files = files or find_files()
     plan = await plan_migration(conn, files)
@@ -95,7 +97,9 @@ async def migrate(conn: Connection, files: SchemaFiles | None = None) -> Plan:
         async with conn.transaction():
             await apply_plan(conn, files, plan, __version__)
     except InsufficientPrivilege as error:
-        hint = await _grant(conn) if plan.is_new else "Run it as the owner of the schemas."
+        hint = error.diag.message_hint or (
+            await _grant(conn) if plan.is_new else "Run it as the owner of the schemas."
+        )
         raise PreconditionError(
             str(error.diag.message_primary), hint=hint, sqlstate=error.sqlstate
         ) from error

@@ -109,6 +109,15 @@ async def unconfined_roles(conn: Connection) -> list[UnconfinedRole]:
     return await cursor.fetchall()
 
 
+async def role_troubles(conn: Connection, named: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return who else can act as walagent's roles: role, what is wrong, and what ends it.
+
+    Args:
+        named: roles of the settings.
+    """
+    return await (await conn.execute(query("role_troubles"), {"named": list(named)})).fetchall()
+
+
 async def attached_tables(conn: Connection) -> list[AttachedTable]:
     """Return attachments with facts about their tables and roles."""
     cursor = conn.cursor(row_factory=class_row(AttachedTable))

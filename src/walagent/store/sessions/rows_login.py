@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from walagent.errors import LoginRefusedError, PreconditionError
 from walagent.store.queries import query
 from walagent.store.sessions.connections import connect
+from walagent.store.sessions.own_roles import check_own_role
 from walagent.store.sessions.tool_connections import ToolsLogin, log_in, read_login
 
 Connection = AsyncConnection[Any]
@@ -29,7 +30,7 @@ async def derived_dsn(worker: Connection, dsn: str) -> str:
         "" if the worker cannot sign: its password is not known.
 
     Raises:
-        PreconditionError: it cannot be created.
+        PreconditionError: it cannot be created, or somebody else can act as it.
     """
     row = await (await worker.execute(query("can_sign"))).fetchone()
     if row is None or not row[0]:
@@ -40,6 +41,7 @@ async def derived_dsn(worker: Connection, dsn: str) -> str:
         await (await connect(found, application="walagent rows")).close()
     except LoginRefusedError as error:
         await log_in(worker, login, lambda: found, error)
+    await check_own_role(worker, login.name, logs_in=True)
     return found
 
 

@@ -23,6 +23,7 @@ from walagent.message import Json
 from walagent.store.codecs.jsonb import to_json
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import RENEW, Pool, connect, open_pool
+from walagent.store.sessions.own_roles import check_own_role
 from walagent.telemetry.mask import hide
 
 Connection = AsyncConnection[Any]
@@ -219,8 +220,13 @@ async def ensure_login(conn: Connection, login: ToolsLogin | None = None) -> str
 
     Returns:
         "" if it was done; else the statement that this role lacks the privilege for.
+
+    Raises:
+        PreconditionError: somebody else can act as the login.
     """
     login = login or await read_login(conn)
+    if login.exists:
+        await check_own_role(conn, login.name, logs_in=True)
     salt = _signature(login.key, f"salt {login.name}".encode())[:16]
     verifier = verifier_of(login.password, salt)
     made = sql.SQL("{} role {} login password {}").format(
@@ -273,7 +279,8 @@ async def open_tool_connections(
         idle: as for `open_pool`.
 
     Raises:
-        PreconditionError: there is no such login, or the server rejects it.
+        PreconditionError: there is no such login, the server rejects it, or somebody else can
+            act as it.
     """
     with translating():
         async with pool.connection() as conn:
@@ -283,6 +290,9 @@ async def open_tool_connections(
         return login.dsn(dsn(), tools_dsn())
 
     await _check_login(pool, login, named)
+    if not tools_dsn():
+        async with pool.connection() as conn:
+            await check_own_role(conn, login.name, logs_in=True)
     async with open_pool(
         named,
         size=pool.max_size,
