@@ -1,0 +1,88 @@
+/** The rows of the list of runs: pages by key, kept as they are now. */
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+
+import { readQuery, useQueryOnce } from "./queries";
+import { type Refused, refused } from "./request";
+import { filterParams, type RunFilter, type RunRow, useRuns } from "./runs";
+
+const PAGE = 200;
+const LIVE = 100;
+
+const LOOK = 5_000; // milliseconds between two looks at rows that no shape follows
+
+/**
+ * The loaded rows, with what the live shape of the newest ones says; of others, what they are now.
+ *
+ * @param seen IDs of those on screen: a row that is older, or has left the filter, is in no shape.
+ */
+export function useRunList(filter: RunFilter, seen: readonly string[]) {
+  const [loaded, setLoaded] = useState<readonly RunRow[] | null>(null);
+  const [error, setError] = useState<Refused | null>(null);
+  const [isLoadingMore, setLoadingMore] = useState(false);
+  const [isEnd, setEnd] = useState(false);
+  const isBusy = useRef(false);
+  const live = useRuns(filter, LIVE);
+
+  const read = useCallback(
+    async (before: string) => {
+      if (isBusy.current) return;
+      isBusy.current = true;
+      setLoadingMore(before !== "");
+      try {
+        const found = await readQuery<RunRow>("runs", { ...filterParams(filter), before, limit: PAGE });
+        setLoaded((old) => (before ? [...(old ?? []), ...found] : found));
+        setEnd(found.length < PAGE);
+        setError(null);
+      } catch (problem) {
+        setError(refused(problem));
+      }
+      setLoadingMore(false);
+      isBusy.current = false;
+    },
+    [filter],
+  );
+  useEffect(() => void read(""), [read]);
+
+  const byId = useMemo(() => new Map(live.rows.map((row) => [row.id, row])), [live.rows]);
+  const fresh = useMemo(() => {
+    const newest = Number(loaded?.[0]?.id ?? 0);
+    if (!loaded || live.isLoading) return [];
+    return live.rows.filter((row) => Number(row.id) > newest).sort((a, b) => Number(b.id) - Number(a.id));
+  }, [loaded, live.rows, live.isLoading]);
+  // Of the rows that the shape would have, those that it no longer has do not match any more.
+  const lowest = useMemo(
+    () => (live.rows.length < LIVE ? 0 : Math.min(...live.rows.map((row) => Number(row.id)))),
+    [live.rows],
+  );
+  const gone = useMemo(
+    () =>
+      new Set(
+        live.isLoading || !loaded
+          ? []
+          : loaded.filter((row) => Number(row.id) >= lowest && !byId.has(row.id)).map((row) => row.id),
+      ),
+    [loaded, byId, lowest, live.isLoading],
+  );
+  const alone = live.isLoading ? [] : seen.filter((id) => !byId.has(id));
+  const now = useQueryOnce<RunRow>("runs_shown", { ids: alone.join() }, { every: LOOK, skip: alone.length === 0 });
+  const [later, setLater] = useState<ReadonlyMap<string, RunRow>>(new Map());
+  useEffect(() => {
+    if (now.rows?.length)
+      setLater((old) => new Map([...old, ...(now.rows ?? []).map((row) => [row.id, row] as const)]));
+  }, [now.rows]);
+  const rows = useMemo(
+    () => loaded?.map((row) => byId.get(row.id) ?? later.get(row.id) ?? row) ?? null,
+    [loaded, byId, later],
+  );
+  return {
+    rows,
+    fresh,
+    gone,
+    error,
+    isLoadingMore,
+    show: useCallback(() => setLoaded((old) => [...fresh, ...(old ?? [])]), [fresh]),
+    more: () => !isEnd && loaded?.length && void read(loaded.at(-1)?.id ?? ""),
+    again: () => void read(""),
+    look: now.again,
+  };
+}
