@@ -1,8 +1,9 @@
 /** The rows of the list of runs: pages by key, kept as they are now. */
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useEffectEvent, useMemo, useRef, useState } from "react";
 
 import { readQuery, useQueryOnce } from "./queries";
 import { type Refused, refused } from "./request";
+import type { Searched } from "./reach";
 import { filterParams, type RunFilter, type RunRow, useRuns } from "./runs";
 
 const PAGE = 200;
@@ -15,13 +16,16 @@ const LOOK = 5_000; // milliseconds between two looks at rows that no shape foll
  *
  * @param seen IDs of those on screen: a row that is older, or has left the filter, is in no shape.
  */
-export function useRunList(filter: RunFilter, seen: readonly string[]) {
+export function useRunList(filter: RunFilter, searched: Searched, seen: readonly string[]) {
   const [loaded, setLoaded] = useState<readonly RunRow[] | null>(null);
   const [error, setError] = useState<Refused | null>(null);
   const [isLoadingMore, setLoadingMore] = useState(false);
-  const [isEnd, setEnd] = useState(false);
+  const [end, setEnd] = useState<string | null>(null); // the oldest run that was searched when there were no more
   const isBusy = useRef(false);
-  const live = useRuns(filter, LIVE);
+  const { first, reach } = searched;
+  const isKnown = reach !== null;
+  const oldest = reach?.oldest ?? "";
+  const live = useRuns(isKnown ? { ...filter, oldest: first } : null, LIVE);
 
   const read = useCallback(
     async (before: string) => {
@@ -29,9 +33,10 @@ export function useRunList(filter: RunFilter, seen: readonly string[]) {
       isBusy.current = true;
       setLoadingMore(before !== "");
       try {
-        const found = await readQuery<RunRow>("runs", { ...filterParams(filter), before, limit: PAGE });
+        const sent = { ...filterParams({ ...filter, oldest }), before, limit: PAGE };
+        const found = await readQuery<RunRow>("runs", sent);
         setLoaded((old) => (before ? [...(old ?? []), ...found] : found));
-        setEnd(found.length < PAGE);
+        setEnd(found.length < PAGE ? oldest : null);
         setError(null);
       } catch (problem) {
         setError(refused(problem));
@@ -39,9 +44,16 @@ export function useRunList(filter: RunFilter, seen: readonly string[]) {
       setLoadingMore(false);
       isBusy.current = false;
     },
-    [filter],
+    [filter, oldest],
   );
-  useEffect(() => void read(""), [read]);
+  const isEnd = end === oldest;
+  const last = end ?? "";
+  const more = () => loaded && !isEnd && void read(loaded.at(-1)?.id ?? last);
+  const start = useEffectEvent(() => void (loaded ? more() : read("")));
+  // Read the first page, and on where a search has gone further.
+  useEffect(() => {
+    if (isKnown) start();
+  }, [isKnown, oldest]);
 
   const byId = useMemo(() => new Map(live.rows.map((row) => [row.id, row])), [live.rows]);
   const fresh = useMemo(() => {
@@ -51,8 +63,8 @@ export function useRunList(filter: RunFilter, seen: readonly string[]) {
   }, [loaded, live.rows, live.isLoading]);
   // Of the rows that the shape would have, those that it no longer has do not match any more.
   const lowest = useMemo(
-    () => (live.rows.length < LIVE ? 0 : Math.min(...live.rows.map((row) => Number(row.id)))),
-    [live.rows],
+    () => (live.rows.length < LIVE ? Number(first) : Math.min(...live.rows.map((row) => Number(row.id)))),
+    [live.rows, first],
   );
   const gone = useMemo(
     () =>
@@ -81,7 +93,7 @@ export function useRunList(filter: RunFilter, seen: readonly string[]) {
     error,
     isLoadingMore,
     show: useCallback(() => setLoaded((old) => [...fresh, ...(old ?? [])]), [fresh]),
-    more: () => !isEnd && loaded?.length && void read(loaded.at(-1)?.id ?? ""),
+    more,
     again: () => void read(""),
     look: now.again,
   };

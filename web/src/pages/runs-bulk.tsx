@@ -3,14 +3,14 @@ import { useState } from "react";
 
 import { actOnMany, type BulkAction } from "../data/bulk";
 import { number } from "../data/format";
-import { isOpen, type RunFilter, type RunRow } from "../data/runs";
+import { isOpen, type RunRow, type Search } from "../data/runs";
 import { Confirm } from "../parts/confirm";
 import { Icon } from "../parts/icon";
 import { ConfirmRetry, useMayOperate } from "./failed-group";
 
 /** Retry and cancel: of the selection, else of the row under the cursor. */
 export function useBulk(
-  filter: RunFilter,
+  search: Search,
   rows: readonly RunRow[],
   selected: ReadonlySet<string>,
   isAll: boolean,
@@ -28,7 +28,7 @@ export function useBulk(
   const amount = (action: BulkAction) => (isAll ? total : of[action].length);
   const ask = (action: BulkAction) => (mayOperate && amount(action) > 0 ? setAsked(action) : false);
   const go = (action: BulkAction) => async () => {
-    await actOnMany(action, isAll ? filter : of[action].map((row) => row.id), amount(action));
+    await actOnMany(action, isAll ? search : of[action].map((row) => row.id), amount(action));
     clear();
   };
   const words = (action: BulkAction) =>

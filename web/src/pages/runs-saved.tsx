@@ -4,6 +4,7 @@ import { useState } from "react";
 
 import { atLeast } from "../data/format";
 import { useQueryOnce } from "../data/queries";
+import { isTextSearch } from "../data/older";
 import { filterParams, type RunFilter } from "../data/runs";
 import { removeFilter, type SavedFilter, saveFilter } from "../data/saved";
 import { Dialog } from "../parts/confirm";
@@ -40,7 +41,7 @@ export function FilterTab({
         aria-current={isCurrent || undefined}
         title={saved && `Saved by ${saved.saved_by}`}
       >
-        {name} {isCounted && count && <span className="count">{atLeast(count.count, count.is_least)}</span>}
+        {name} {isCounted && count && <span className="count">{atLeast(count.count, count.is_least || isTextSearch(filter))}</span>}
       </Link>
       {saved?.is_removable && isCurrent && (
         <button

@@ -15,6 +15,7 @@ import {
 import { atLeast, number } from "../data/format";
 import { isNarrow } from "../data/local";
 import { useRunList } from "../data/run-list";
+import { useSearched } from "../data/reach";
 import { RUN_FILTERS, type RunFilter, useRunsCount } from "../data/runs";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
@@ -26,7 +27,7 @@ import { RunPanel } from "./run-panel";
 import { useBulk } from "./runs-bulk";
 import { Lead } from "./runs-lead";
 import { lastList } from "./runs-list";
-import { Nothing } from "./runs-nothing";
+import { HowFar, Nothing } from "./runs-nothing";
 import { Row, Spacer } from "./runs-rows";
 
 export default function Runs(): ReactNode {
@@ -68,13 +69,14 @@ interface ListProps {
 
 function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   const [seen, setSeen] = useState<readonly string[]>([]);
-  const list = useRunList(filter, seen);
+  const searched = useSearched(filter);
+  const list = useRunList(filter, searched, seen);
   const [cursor, setCursor] = useState<string | null>(panel ?? null);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [isAll, setAll] = useState(false);
   const [isHovered, setHovered] = useState(false);
   const anchor = useRef<string | null>(null);
-  const counted = useRunsCount(filter);
+  const counted = useRunsCount({ ...filter, oldest: searched.first }, searched.reach === null);
   const counts = counted.rows?.[0];
   const navigate = useNavigate();
   const { rows, fresh, show } = list;
@@ -142,7 +144,10 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   });
   const onToggle = useCallback((id: string, isRange: boolean) => acts.current.toggle(id, isRange), []);
   const onOpen = useCallback((id: string) => acts.current.open(id), []);
-  const bulk = useBulk(filter, rows ?? [], selected, isAll, Number(counts?.count ?? 0), cursor, () => {
+  // Rows arrive between two counts.
+  const count = Math.max(Number(counts?.count ?? 0) + searched.older, rows?.length ?? 0);
+  const search = { ...filter, oldest: searched.reach?.oldest ?? "" };
+  const bulk = useBulk(search, rows ?? [], selected, isAll, count, cursor, () => {
     clear();
     counted.again();
     list.look();
@@ -177,9 +182,9 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
     },
   });
 
-  const isFiltered = Object.keys(filter).length > 0;
-  // Rows arrive between two counts.
-  const matching = counts ? atLeast(Math.max(Number(counts.count), rows?.length ?? 0), counts.is_least) : "";
+  const error = list.error ?? searched.error;
+  const isPartial = Boolean(searched.reach?.is_partial);
+  const matching = counts ? atLeast(count, counts.is_least || isPartial) : "";
   return (
     <section aria-label="Runs">
       <Lead filter={filter} setFilter={setFilter} matching={matching} rows={rows ?? []} />
@@ -214,14 +219,15 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
             {number(fresh.length)} new {fresh.length === 1 ? "run" : "runs"} <kbd>.</kbd>
           </button>
         )}
-        {list.error && !rows ? (
-          <Problem error={list.error} again={list.again} />
+        <HowFar searched={searched} />
+        {error && !rows ? (
+          <Problem error={error} again={list.again} />
         ) : rows === null ? (
           <Skeleton rows={12} label="Runs are loading" />
         ) : rows.length === 0 ? (
-          <Nothing filter={filter} isFiltered={isFiltered} setFilter={setFilter} />
+          <Nothing filter={filter} isPartial={isPartial} setFilter={setFilter} />
         ) : (
-          <table className="cards" role="grid" aria-label="Runs" aria-rowcount={Number(counts?.count ?? -1)}>
+          <table className="cards" role="grid" aria-label="Runs" aria-rowcount={counts ? count : -1}>
             <colgroup>
               <col className="w-c hide-s" />
               <col className="w-s" />
