@@ -1,12 +1,18 @@
 /** How far a search of text has read, on the page of runs. */
 import { useEffect, useRef, useState } from "react";
 
+import { keep, kept } from "./back";
 import { isTextSearch, type Reach, searchOlder } from "./older";
 import { readQuery, useQueryOnce } from "./queries";
 import { type Refused, refused } from "./request";
 import { filterParams, type RunFilter } from "./runs";
 
 const STEP = 50_000; // runs of one request
+
+interface Further {
+  reach: Reach;
+  older: number;
+}
 
 export interface Searched {
   /** null: it is not known yet; undefined: everything is searched. */
@@ -23,12 +29,14 @@ export interface Searched {
 
 /** How far the text of a filter is searched, and what searches further. */
 export function useSearched(filter: RunFilter): Searched {
+  const name = `reach ${filter.q}`;
   const isText = isTextSearch(filter);
   const start = useQueryOnce<Reach>("runs_reach", {}, { skip: !isText });
-  const [further, setFurther] = useState<{ reach: Reach; older: number } | null>(null);
+  const [further, setFurther] = useState(() => kept<Further>(name) ?? null);
   const [isSearching, setSearching] = useState(false);
   const [error, setError] = useState<Refused | null>(null);
   const turn = useRef(0);
+  useEffect(() => keep(name, further), [name, further]);
   useEffect(
     () => () => {
       turn.current += 1;

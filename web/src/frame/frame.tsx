@@ -2,6 +2,7 @@
 import { Link, Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import { lazy, Suspense, useEffect, useRef } from "react";
 
+import { forgetBack } from "../data/back";
 import { useCounts } from "../data/counts";
 import { isMac } from "../data/local";
 import { signOut, useSession } from "../data/session";
@@ -178,6 +179,7 @@ function PersonMenu({ close }: { close: () => void }) {
           onClick={async () => {
             await signOut();
             forgetShapes();
+            forgetBack();
             await navigate({ to: "/sign-in" });
           }}
         >

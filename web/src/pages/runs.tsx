@@ -1,6 +1,6 @@
 /** Runs: a virtual list in keyset pages, a filter of tokens, a panel beside it, actions on many. */
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useWindowVirtualizer } from "@tanstack/react-virtual";
+import { useWindowVirtualizer, type VirtualItem } from "@tanstack/react-virtual";
 import {
   type ReactNode,
   type RefObject,
@@ -12,6 +12,7 @@ import {
   useState,
 } from "react";
 
+import { keep, kept } from "../data/back";
 import { atLeast, number } from "../data/format";
 import { isNarrow } from "../data/local";
 import { useRunList } from "../data/run-list";
@@ -71,10 +72,11 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   const [seen, setSeen] = useState<readonly string[]>([]);
   const searched = useSearched(filter);
   const list = useRunList(filter, searched, seen);
-  const [cursor, setCursor] = useState<string | null>(panel ?? null);
+  const [cursor, setCursor] = useState<string | null>(() => panel ?? kept<string>("cursor") ?? null);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [isAll, setAll] = useState(false);
   const [isHovered, setHovered] = useState(false);
+  useEffect(() => keep("cursor", cursor), [cursor]);
   const anchor = useRef<string | null>(null);
   const counted = useRunsCount({ ...filter, oldest: searched.first }, searched.reach === null);
   const counts = counted.rows?.[0];
@@ -99,6 +101,9 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
   const shown = items.flatMap((item) => rows?.[item.index]?.id ?? []).join();
+  useEffect(() => {
+    if (isNarrow()) keep("heights", virtual.takeSnapshot()); // on a desk, all rows are of one height
+  }, [shown, virtual]);
   useEffect(() => setSeen(shown ? shown.split(",") : []), [shown]);
   useEffect(() => {
     if (rows && last >= rows.length - 40) list.more();
@@ -334,5 +339,12 @@ function useVirtual(count: number, body: RefObject<HTMLElement | null>) {
     const top = body.current && body.current.getBoundingClientRect().top + scrollY;
     if (top && Math.abs(top - margin) > 2) setMargin(top);
   });
-  return useWindowVirtualizer({ count, estimateSize: () => (isSmall ? 58 : 30), overscan: 12, scrollMargin: margin });
+  const [heights] = useState(() => kept<VirtualItem[]>("heights"));
+  return useWindowVirtualizer({
+    count,
+    estimateSize: () => (isSmall ? 58 : 30),
+    overscan: 12,
+    scrollMargin: margin,
+    ...(heights && { initialMeasurementsCache: heights }),
+  });
 }
