@@ -8,10 +8,11 @@ import { Of } from "../parts/of";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
 
+/** Of the rows that are not drawn.  One cell: more than are shown would make columns of their own. */
 export function Spacer({ height }: { height: number }) {
   return height > 0 ? (
     <tr aria-hidden="true" className="spacer">
-      <td colSpan={7} style={{ height }} />
+      <td style={{ height }} />
     </tr>
   ) : null;
 }
@@ -24,6 +25,8 @@ interface RowProps {
   isCursor: boolean;
   isFirst: boolean;
   isSelected: boolean;
+  /** Whether a panel is beside the list. */
+  isBeside: boolean;
   onToggle: (id: string, isRange: boolean) => void;
   onOpen: (id: string) => void;
 }
@@ -36,6 +39,7 @@ export const Row = memo(function Row({
   isCursor,
   isFirst,
   isSelected,
+  isBeside,
   onToggle,
   onOpen,
 }: RowProps) {
@@ -76,7 +80,7 @@ export const Row = memo(function Row({
       <td className="clip">
         <Of run={row} strong />
       </td>
-      <td className="clip hide-s hide-m soft">
+      <td className={`clip hide-s soft${isBeside ? " hide-m" : ""}`}>
         <What row={row} />
       </td>
       <td className="num hide-s">{row.cost !== null ? money(row.cost) : ""}</td>

@@ -238,7 +238,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
               <col className="w-s" />
               <col className="w-id" />
               <col className="w-row" />
-              {!panel && <col className="hide-s hide-m" />}
+              {!panel && <col className="hide-s" />}
               {panel && <col className="hide-s hide-m w-what" />}
               <col className="w-n hide-s" />
               <col className="w-t" />
@@ -260,7 +260,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
                   Run
                 </th>
                 <th scope="col">Row</th>
-                <th scope="col" className="hide-s hide-m">
+                <th scope="col" className={`hide-s${panel ? " hide-m" : ""}`}>
                   What happened
                 </th>
                 <th scope="col" className="num hide-s">
@@ -286,6 +286,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
                       isCursor={cursor === row.id || panel === row.id}
                       isFirst={cursor === null && item.index === 0}
                       isSelected={isAll || selected.has(row.id)}
+                      isBeside={Boolean(panel)}
                       onToggle={onToggle}
                       onOpen={onOpen}
                     />
