@@ -6,11 +6,13 @@ import { actOnMany } from "../data/bulk";
 import { number } from "../data/format";
 import { badge, type FailureRow, filterParams, type RunRow, useFailures } from "../data/runs";
 import { useQueryOnce } from "../data/queries";
+import { visible } from "../data/visible";
 import { useTitle } from "../frame/title";
 import { Copy } from "../parts/copy";
 import { Bars } from "../parts/figure";
 import { FilterBar } from "../parts/filterbar";
 import { Icon } from "../parts/icon";
+import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
 import { Of } from "../parts/of";
 import { Empty, Panel, Skeleton } from "../parts/panel";
@@ -20,6 +22,7 @@ import { Time } from "../parts/time";
 import { groupFilter, RetryGroup, useMayOperate } from "./failed-group";
 
 const PERIODS = [
+  { since: "1 hour", name: "1 h" },
   { since: "1 day", name: "24 h" },
   { since: "7 days", name: "7 days" },
   { since: "", name: "all" },
@@ -143,10 +146,12 @@ function Group({
         <Icon name="right" small className="tw" />
         <b className="gn">{number(row.runs)}</b>
         <State state={badge(row.state)} />
-        <span className="clip grow">
+        <span className="clip grow" title={row.reason}>
           {row.sqlstate && <code>{row.sqlstate}</code>} {row.reason}
         </span>
-        <span className="hide-m muted nowrap">{row.agent}</span>
+        <span className="hide-m muted nowrap">
+          <Name text={row.agent} />
+        </span>
         <span className="hide-s">
           <Bars values={row.spark} />
         </span>
@@ -170,6 +175,10 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
   return (
     <div className="gbody">
       <dl className="kv">
+        <dt>Reason</dt>
+        <dd>
+          <span className="said">{visible(row.reason)}</span> <Copy text={row.reason} />
+        </dd>
         {row.message && (
           <>
             <dt>Message</dt>
@@ -247,7 +256,7 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
         {mayOperate && newest && (
           <button
             type="button"
-            className="btn small primary"
+            className="btn small"
             onClick={async () => {
               await actOnMany("retry", [newest.id], 1);
               again();
@@ -255,7 +264,7 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
             }}
           >
             <Icon name="retry" small />
-            Retry one
+            Retry run {newest.id}
           </button>
         )}
         <RetryGroup row={row} again={again} long />
