@@ -65,7 +65,7 @@ export default function Tables(): ReactNode {
   const row = tables.rows?.find((each) => each.relation === relation);
   return (
     <div className="triage tbl">
-      <div className="side hide-s" role="region" aria-label="Tables">
+      <div className={`side${table ? " hide-s" : ""}`} role="region" aria-label="Tables">
         <div className="item">
           <h2>Tables with agents</h2>
         </div>
@@ -79,7 +79,9 @@ export default function Tables(): ReactNode {
             aria-current={each.relation === relation || undefined}
           >
             <span className="top">
-              <span className="mono strong clip">{tableName(each.relation)}</span>
+              <span className="mono strong clip" title={each.relation}>
+                {tableName(each.relation)}
+              </span>
               <span className="muted">{Number(each.rows) > 0 && `≈ ${count(each.rows)}`}</span>
             </span>
             {each.is_broken ? <State state="broken" long /> : <span className="muted clip">{each.agents}</span>}
@@ -91,7 +93,9 @@ export default function Tables(): ReactNode {
       ) : !tables.rows ? (
         <Skeleton />
       ) : relation ? (
-        <Rows key={relation} relation={relation} table={row} />
+        <div className={`contents${table ? "" : " hide-s"}`}>
+          <Rows key={relation} relation={relation} table={row} />
+        </div>
       ) : (
         <section className="stack" aria-label="Tables">
           <div className="lead2">
@@ -118,6 +122,9 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
   return (
     <section className="stack" aria-label={relation}>
       <div className="lead2">
+        <p className="crumb only-s">
+          <Link to="/tables">Tables</Link> / {relation}
+        </p>
         <div className="row wrap">
           <h1 className="mono">{relation}</h1>
           <span className="muted">rows as runs saw them last</span>
