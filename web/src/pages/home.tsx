@@ -20,6 +20,7 @@ import { useZone } from "../data/zone";
 import { useTitle } from "../frame/title";
 import { LineChart, StackedBars } from "../parts/chart";
 import { Figure, Meter, Sparkline } from "../parts/figure";
+import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
 import { Empty, EmptyBody, Panel, Skeleton } from "../parts/panel";
 import { isUrgent, Problems } from "../parts/problems";
@@ -278,7 +279,7 @@ function CostToday() {
               <tr key={row.agent}>
                 <td className="nowrap">
                   <Link className="plain" to="/cost" search={{ agent: row.agent }}>
-                    {row.agent}
+                    <Name text={row.agent} />
                   </Link>
                 </td>
                 <td className="c0">
@@ -332,12 +333,12 @@ function Failures() {
               title: "Reason",
               className: "c0",
               cell: (row) => (
-                <span className="clip">
+                <span className="clip" title={row.reason}>
                   {row.sqlstate && <code>{row.sqlstate}</code>} {row.reason}
                 </span>
               ),
             },
-            { title: "Agent", className: "hide-m nowrap", cell: (row) => row.agent },
+            { title: "Agent", className: "hide-m nowrap", cell: (row) => <Name text={row.agent} /> },
             {
               title: "When",
               className: "hide-s sp",

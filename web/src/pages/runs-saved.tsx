@@ -41,7 +41,10 @@ export function FilterTab({
         aria-current={isCurrent || undefined}
         title={saved && `Saved by ${saved.saved_by}`}
       >
-        {name} {isCounted && count && <span className="count">{atLeast(count.count, count.is_least || isTextSearch(filter))}</span>}
+        {name}{" "}
+        {isCounted && count && (
+          <span className="count">{atLeast(count.count, count.is_least || isTextSearch(filter))}</span>
+        )}
       </Link>
       {saved?.is_removable && isCurrent && (
         <button

@@ -112,7 +112,9 @@ function Head({ thread, members, me }: ChatProps & { me: string }) {
       <Link className="btn quiet icon only-m" aria-label="Threads" to="/threads" search={{ archived: search.archived }}>
         <Icon name="left" />
       </Link>
-      <h1 className="clip">{titleOf(thread)}</h1>
+      <h1 className="clip" title={titleOf(thread)}>
+        {titleOf(thread)}
+      </h1>
       <span className="people" role="img" aria-label={`Members: ${members.map(title).join("; ")}`}>
         {members.slice(0, FACES).map((each) => (
           <Initial key={each.name} name={each.name} isAgent={each.kind === "agent"} small title={title(each)} />
