@@ -4,6 +4,7 @@ import { lazy, Suspense, useEffect, useRef } from "react";
 
 import { forgetBack } from "../data/back";
 import { useCounts } from "../data/counts";
+import { forgetTyped } from "../data/draft";
 import { isMac } from "../data/local";
 import { signOut, useSession } from "../data/session";
 import { forgetShapes } from "../data/shapes";
@@ -180,6 +181,7 @@ function PersonMenu({ close }: { close: () => void }) {
             await signOut();
             forgetShapes();
             forgetBack();
+            forgetTyped();
             await navigate({ to: "/sign-in" });
           }}
         >

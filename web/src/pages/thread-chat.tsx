@@ -168,7 +168,7 @@ function Messages({ thread, members, me, events, sending, onMore, onAgain }: Mes
   const roles = new Map(members.map((each) => [each.name, each.role]));
   const shown = events.filter((each) => each.type !== "tool_result" || !calls.has(callId(each)));
   return (
-    <Log count={shown.length + sending.length + busy.length + asked.length}>
+    <Log sending={sending.length} count={shown.length + sending.length + busy.length + asked.length}>
       {Number(events[0]?.number ?? 1) > 1 && (
         <button type="button" className="btn small fit" onClick={onMore}>
           Show earlier messages
@@ -381,7 +381,7 @@ function Foot({ thread, onSend, children }: { thread: Thread; onSend: (text: str
         </p>
       )}
       {thread.can_post ? (
-        <Composer onSend={onSend} most={MOST}>
+        <Composer name={`thread.${thread.id}`} onSend={onSend} most={MOST}>
           {children}
         </Composer>
       ) : (
