@@ -12,7 +12,7 @@ import { returnByBack } from "./data/back";
 import { landing } from "./data/landing";
 import { whenSignedOut } from "./data/request";
 import { applyTheme } from "./frame/theme";
-import { router } from "./router";
+import { loadPages, router } from "./router";
 
 applyTheme();
 returnByBack((moved) => router.history.subscribe(moved));
@@ -20,4 +20,5 @@ whenSignedOut(() => {
   const { pathname, href } = router.state.location;
   if (pathname !== "/sign-in") void router.navigate({ to: "/sign-in", search: { to: landing(href), ended: "1" } });
 });
+addEventListener("load", loadPages);
 createRoot(document.getElementById("root") ?? document.body).render(<RouterProvider router={router} />);
