@@ -15,6 +15,7 @@ import { Icon } from "../parts/icon";
 import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
 import { Of } from "../parts/of";
+import { OwnOnly, useSeesRuns } from "../parts/own-only";
 import { Empty, Panel, Skeleton } from "../parts/panel";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
@@ -34,6 +35,7 @@ export default function Failed(): ReactNode {
   const navigate = useNavigate();
   const go = (change: { since?: string; q?: string; open?: string }) =>
     void navigate({ to: "/failed", search: { since, q, open, ...change }, replace: true });
+  const seesRuns = useSeesRuns();
   const period = since === "all" ? "" : since;
   const { rows, error, again } = useFailures(period, q);
   const failed = useMemo(() => (rows ?? []).filter((row) => row.state !== "waiting_retry"), [rows]);
@@ -65,6 +67,7 @@ export default function Failed(): ReactNode {
           </span>
         </div>
       </div>
+      <OwnOnly />
       <FilterBar
         className="search-w"
         label="Filter reasons"
@@ -82,7 +85,7 @@ export default function Failed(): ReactNode {
         </Panel>
       ) : failed.length === 0 ? (
         <Empty
-          title={q ? "No reason matches" : "Nothing failed"}
+          title={q ? "No reason matches" : seesRuns ? "Nothing failed" : "None of your runs failed"}
           action={
             q ? (
               <button type="button" className="btn small" onClick={() => go({ q: "" })}>

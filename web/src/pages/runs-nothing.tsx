@@ -3,6 +3,7 @@ import type { Searched } from "../data/reach";
 import type { RunFilter } from "../data/runs";
 import { minute, number } from "../data/format";
 import { useZone } from "../data/zone";
+import { useSeesRuns } from "../parts/own-only";
 import { EmptyBody } from "../parts/panel";
 
 /** How far text was searched, and a button that goes on; nothing where all of it was. */
@@ -32,7 +33,10 @@ interface NothingProps {
 }
 
 export function Nothing({ filter, isPartial, setFilter }: NothingProps) {
+  const seesRuns = useSeesRuns();
   const names = Object.keys(filter) as (keyof RunFilter)[];
+  if (names.length === 0 && !seesRuns)
+    return <EmptyBody title="No run of your own">Runs of your questions and of your threads appear here.</EmptyBody>;
   if (names.length === 0)
     return (
       <EmptyBody title="No runs yet" command="walagent agents attach TABLE 'agent=NAME'">

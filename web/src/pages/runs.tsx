@@ -23,6 +23,7 @@ import { useTitle } from "../frame/title";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
 import { pathOf } from "../parts/of";
+import { OwnOnly } from "../parts/own-only";
 import { Skeleton } from "../parts/panel";
 import { RunPanel } from "./run-panel";
 import { useBulk } from "./runs-bulk";
@@ -224,6 +225,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
             {number(fresh.length)} new {fresh.length === 1 ? "run" : "runs"} <kbd>.</kbd>
           </button>
         )}
+        <OwnOnly />
         <HowFar searched={searched} />
         {error && !rows ? (
           <Problem error={error} again={list.again} />
