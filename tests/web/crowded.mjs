@@ -48,4 +48,57 @@ await resize(page, 1440);
 await page.goto(`${base}/failed`);
 await page.click("details.grp summary:has-text('the provider refused')");
 seen.reason = (await page.locator(".gbody").innerText()).includes(options.end);
+// A message of one's own is shown, also to who has scrolled up; what was typed outlives a reload.
+await resize(page, 1440);
+await page.goto(`${base}/threads/${options.thread}`);
+const log = page.locator(".log");
+for (let n = 0; n < 25; n += 1) {
+  await page.fill("#message", `Line ${n}\n\n\n\nand its end`);
+  await page.keyboard.press("Enter");
+}
+await page.waitForSelector("text=Line 24");
+await log.evaluate((at) => at.scrollTo({ top: 0 }));
+await page.waitForTimeout(200);
+await page.fill("#message", "Mine is the last");
+await page.keyboard.press("Enter");
+await page.waitForSelector("text=Mine is the last");
+await page.waitForTimeout(500);
+seen.mine = await log.evaluate((at) => at.scrollHeight - at.scrollTop - at.clientHeight < 80);
+await page.fill("#message", "Not sent yet");
+await page.reload();
+await page.waitForSelector("#message");
+seen.typed = await page.inputValue("#message");
+await page.fill("#message", "");
+
+// A page that was not open yet opens without the server; and one that waits for its first answer says so.
+await page.goto(`${base}/`);
+await page.waitForSelector(".figures");
+await page.waitForTimeout(3_000);
+await page.route("**/*", (route) => route.abort());
+await page.click("nav >> text=Cost");
+await page.waitForSelector("h1:has-text('Cost')");
+seen.away = new URL(page.url()).pathname;
+await page.unrouteAll({ behavior: "ignoreErrors" });
+await page.route("**/v1/session", async (route) => {
+  await new Promise((later) => setTimeout(later, 3_000));
+  await route.continue();
+});
+await page.goto(`${base}/runs`, { waitUntil: "commit" });
+await page.waitForSelector("text=The server has not answered yet", { timeout: 2_900 });
+await page.waitForSelector("[data-run]");
+await page.unrouteAll({ behavior: "ignoreErrors" });
+
+// Who may not see all runs is told so.
+await page.goto(`${base}/`);
+await page.waitForSelector(".figures");
+await page.context().clearCookies();
+await page.goto(`${base}/sign-in`);
+await page.fill("input[type=password]", options.token);
+await page.keyboard.press("Enter");
+await page.waitForSelector("text=You see your own runs");
+seen.own = [await page.locator(".head .st").count()];
+await page.goto(`${base}/runs`);
+await page.waitForSelector("text=No run of your own");
+await page.goto(`${base}/failed`);
+await page.waitForSelector("text=None of your runs failed");
 await end();

@@ -12,7 +12,8 @@ from walagent.replication.bootstrap import ensure_slot
 
 MANY = """
 set session_replication_role = replica;
-insert into agent.run (id, kind, reason, queue_id, principal, change, key, state, finished_at, error)
+insert into agent.run
+    (id, kind, reason, queue_id, principal, change, key, state, finished_at, error)
 overriding system value
 select n, 'question', 'question', 1, 'someone', '{}', n::text, 'failed', now(),
        jsonb_build_object('reason', case when n % 5000 = 0 then 'outage' else 'no answer' end)
