@@ -133,7 +133,9 @@ function Message({ event, users, role, isMine, earlier }: MessageProps) {
           <Time at={event.inserted_at} />
         </span>
       </div>
-      <div className="bubble">{event.type === "text" ? String(event.data.text) : did(event, users, earlier)}</div>
+      <div className="bubble" dir="auto">
+        {event.type === "text" ? String(event.data.text) : did(event, users, earlier)}
+      </div>
     </article>
   );
 }

@@ -221,7 +221,9 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
         <div className="stack">
           {row.said && (
             <Panel title="What the model said">
-              <p className="said">{visible(row.said)}</p>
+              <p className="said" dir="auto">
+                {visible(row.said)}
+              </p>
             </Panel>
           )}
           <Binds row={row} />

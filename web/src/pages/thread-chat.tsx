@@ -112,7 +112,7 @@ function Head({ thread, members, me }: ChatProps & { me: string }) {
       <Link className="btn quiet icon only-m" aria-label="Threads" to="/threads" search={{ archived: search.archived }}>
         <Icon name="left" />
       </Link>
-      <h1 className="clip" title={titleOf(thread)}>
+      <h1 className="clip" dir="auto" title={titleOf(thread)}>
         {titleOf(thread)}
       </h1>
       <span className="people" role="img" aria-label={`Members: ${members.map(title).join("; ")}`}>
@@ -226,7 +226,7 @@ function Busy({ turn, agent, writing }: { turn: string; agent: string; writing: 
         </Link>
       </div>
       {writing.map((each) => (
-        <div className="bubble" key={each.reply} aria-busy="true">
+        <div className="bubble" dir="auto" key={each.reply} aria-busy="true">
           {each.text}
           <span className="caret" aria-hidden="true" />
         </div>
@@ -260,7 +260,9 @@ function Message({ event, role, isMine, result }: MessageProps) {
           </Link>
         )}
       </div>
-      <div className="bubble">{isText ? <Said data={event.data} /> : <Did event={event} result={result} />}</div>
+      <div className="bubble" dir="auto">
+        {isText ? <Said data={event.data} /> : <Did event={event} result={result} />}
+      </div>
     </article>
   );
 }
@@ -322,7 +324,9 @@ function Asked({ id, keys }: { id: string; keys: boolean }) {
       </div>
       <div className="stack tight">
         {question !== null ? (
-          <p className="bubble">{question}</p>
+          <p className="bubble" dir="auto">
+            {question}
+          </p>
         ) : (
           <ExactCall tool={row.tool} args={row.shown} className="call" />
         )}

@@ -101,7 +101,9 @@ export function Unsent({
           </button>
         )}
       </div>
-      <div className="bubble">{message.text}</div>
+      <div className="bubble" dir="auto">
+        {message.text}
+      </div>
     </article>
   );
 }
@@ -151,6 +153,7 @@ export function Composer({ name, onSend, most = 4_000, children }: ComposerProps
       </label>
       <textarea
         id="message"
+        dir="auto"
         ref={area}
         rows={2}
         maxLength={most}
