@@ -30,7 +30,7 @@ const PERIODS = [
 ] as const;
 
 export default function Failed(): ReactNode {
-  useTitle("Failed and dead");
+  useTitle("Failures");
   const { since = "7 days", q = "", open = "" } = useSearch({ from: "/signed-in/failed" });
   const navigate = useNavigate();
   const go = (change: { since?: string; q?: string; open?: string }) =>
@@ -46,7 +46,7 @@ export default function Failed(): ReactNode {
   return (
     <div className="stack">
       <div className="head">
-        <h1>Failed and dead</h1>
+        <h1>Failures</h1>
         {rows && (
           <span className="muted">
             {number(runs)} {runs === 1 ? "run" : "runs"}, {failed.length} {failed.length === 1 ? "reason" : "reasons"}
@@ -180,7 +180,10 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
       <dl className="kv">
         <dt>Reason</dt>
         <dd>
-          <span className="said">{visible(row.reason)}</span> <Copy text={row.reason} />
+          <span className="said" dir="auto">
+            {visible(row.reason)}
+          </span>{" "}
+          <Copy text={row.reason} />
         </dd>
         {row.message && (
           <>

@@ -199,7 +199,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
           <b className="strong">
             {isAll ? `All ${matching} matching are selected` : `${number(selected.size)} selected`}
           </b>
-          {!isAll && matching && (
+          {!isAll && matching && selected.size < count && (
             <button type="button" className="linkish" onClick={() => setAll(true)}>
               Select all {matching} matching
             </button>
