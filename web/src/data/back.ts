@@ -29,8 +29,8 @@ export function keep(name: string, value: unknown): void {
 }
 
 /** What was kept when this address was left; undefined: it is new. */
-export function kept<T>(name: string): T | undefined {
-  return values.get(`${keyOf(history.state)} ${name}`) as T | undefined;
+export function kept(name: string): unknown {
+  return values.get(`${keyOf(history.state)} ${name}`);
 }
 
 /** Forget all, such as after signing out. */
@@ -41,10 +41,10 @@ export function forgetBack(): void {
 
 /** Return to where a page was left once it is as high as it was then: its rows come after it. */
 export function returnByBack(listen: (moved: (to: Moved) => void) => void): void {
-  let stop = () => {};
+  let stop: (() => void) | undefined;
   addEventListener("scroll", () => remember(scrolls, keyOf(history.state), scrollY), { passive: true });
   listen(({ location, action }) => {
-    stop();
+    stop?.();
     const wanted = scrolls.get(keyOf(location.state));
     if (wanted && ["BACK", "FORWARD", "GO"].includes(action.type)) stop = hold(wanted);
   });

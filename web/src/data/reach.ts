@@ -32,7 +32,7 @@ export function useSearched(filter: RunFilter): Searched {
   const name = `reach ${filter.q}`;
   const isText = isTextSearch(filter);
   const start = useQueryOnce<Reach>("runs_reach", {}, { skip: !isText });
-  const [further, setFurther] = useState(() => kept<Further>(name) ?? null);
+  const [further, setFurther] = useState(() => (kept(name) as Further | undefined) ?? null);
   const [isSearching, setSearching] = useState(false);
   const [error, setError] = useState<Refused | null>(null);
   const turn = useRef(0);

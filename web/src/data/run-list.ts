@@ -26,7 +26,7 @@ interface Loaded {
  */
 export function useRunList(filter: RunFilter, searched: Searched, seen: readonly string[]) {
   const name = `runs ${JSON.stringify(filter)}`;
-  const [before] = useState(() => kept<Loaded>(name));
+  const [before] = useState(() => kept(name) as Loaded | undefined);
   const [loaded, setLoaded] = useState<readonly RunRow[] | null>(before?.loaded ?? null);
   const [error, setError] = useState<Refused | null>(null);
   const [isLoadingMore, setLoadingMore] = useState(false);

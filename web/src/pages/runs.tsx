@@ -73,7 +73,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   const [seen, setSeen] = useState<readonly string[]>([]);
   const searched = useSearched(filter);
   const list = useRunList(filter, searched, seen);
-  const [cursor, setCursor] = useState<string | null>(() => panel ?? kept<string>("cursor") ?? null);
+  const [cursor, setCursor] = useState<string | null>(() => panel ?? (kept("cursor") as string | undefined) ?? null);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [isAll, setAll] = useState(false);
   const [isHovered, setHovered] = useState(false);
@@ -342,7 +342,7 @@ function useVirtual(count: number, body: RefObject<HTMLElement | null>) {
     const top = body.current && body.current.getBoundingClientRect().top + scrollY;
     if (top && Math.abs(top - margin) > 2) setMargin(top);
   });
-  const [heights] = useState(() => kept<VirtualItem[]>("heights"));
+  const [heights] = useState(() => kept("heights") as VirtualItem[] | undefined);
   return useWindowVirtualizer({
     count,
     estimateSize: () => (isSmall ? 58 : 30),
