@@ -70,7 +70,8 @@ async def test_long_names_and_many_rows_break_no_page(
         thread = await value(conn, "select id::text from agent.thread")
         token = await person(conn, "omar")
         seen = await use("crowded.mjs", link=started.link, end=END, thread=thread, token=token)
-        link = await started.command("console", "--link")
+        port = started.url.rpartition(":")[2]
+        link = await started.command("console", "--link", "--http", port)
         at = await use("widths.mjs", link=link, agent=AGENT, call=call, thread=thread)
     assert seen["partial"].startswith("Searched back to run 3,001")
     assert seen["partial"].endswith("Older runs were not searched.")

@@ -60,6 +60,7 @@ export default function Tables(): ReactNode {
   useTitle("Tables");
   const { table } = useParams({ strict: false });
   const tables = useQueryOnce<TableRow>("tables", {}, { every: 15_000 });
+  const Heading = table ? "h2" : "h1"; // of a phone, it is the page
   const wanted = table && !table.includes(".") ? `public.${table}` : table;
   const relation = wanted ?? tables.rows?.[0]?.relation;
   const row = tables.rows?.find((each) => each.relation === relation);
@@ -67,7 +68,7 @@ export default function Tables(): ReactNode {
     <div className="triage tbl">
       <div className={`side${table ? " hide-s" : ""}`} role="region" aria-label="Tables">
         <div className="item">
-          <h2>Tables with agents</h2>
+          <Heading>Tables with agents</Heading>
         </div>
         {tables.rows?.map((each) => (
           <Link
@@ -119,6 +120,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
     { every: 3_000, skip: !!table?.refusal },
   );
   const names = columnsOf(rows ?? []);
+  const Heading = useParams({ strict: false }).table ? "h1" : "h2";
   return (
     <section className="stack" aria-label={relation}>
       <div className="lead2">
@@ -126,7 +128,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
           <Link to="/tables">Tables</Link> / {relation}
         </p>
         <div className="row wrap">
-          <h1 className="mono">{relation}</h1>
+          <Heading className="mono">{relation}</Heading>
           <span className="muted">rows as runs saw them last</span>
           <span className="end row">
             {table && (
