@@ -47,7 +47,10 @@ export function Chat({ user, thread, members, users }: ChatProps) {
         sending={waiting}
         onAgain={(each) => void send({ ...each, problem: null })}
       />
-      <Composer onSend={(text) => void send({ id: crypto.randomUUID(), text, problem: null }).catch(toastProblem)} />
+      <Composer
+        name={`burn.${location.pathname}`}
+        onSend={(text) => void send({ id: crypto.randomUUID(), text, problem: null }).catch(toastProblem)}
+      />
     </>
   );
 }
@@ -68,7 +71,7 @@ function Messages({ user, thread, members, users, events, sending, onAgain }: Me
   const shown = events.filter((each) => !isHidden(each));
   const roles = new Map(members.map((each) => [each.user.id, each.membership.role]));
   return (
-    <Log count={shown.length + sending.length + busy.length}>
+    <Log sending={sending.length} count={shown.length + sending.length + busy.length}>
       {shown.map((each) =>
         each.type === "system" ? (
           <p className="sys" key={each.id}>
@@ -130,7 +133,9 @@ function Message({ event, users, role, isMine, earlier }: MessageProps) {
           <Time at={event.inserted_at} />
         </span>
       </div>
-      <div className="bubble">{event.type === "text" ? String(event.data.text) : did(event, users, earlier)}</div>
+      <div className="bubble" dir="auto">
+        {event.type === "text" ? String(event.data.text) : did(event, users, earlier)}
+      </div>
     </article>
   );
 }

@@ -12,7 +12,7 @@ import { base } from "./data/base";
 import { RUN_FILTERS } from "./data/runs";
 import { currentSession, loadSession } from "./data/session";
 import { Frame } from "./frame/frame";
-import { Away, Broken, Missing } from "./pages/missing";
+import { Away, Broken, Missing, NotLoaded, Opening } from "./pages/missing";
 import { SignIn } from "./pages/sign-in";
 
 /** Filters, sort, panel and tab are in the address: the parameters that a page knows, as texts. */
@@ -37,21 +37,38 @@ const signedIn = createRoute({
   id: "signed-in",
   component: Frame,
   errorComponent: Away,
+  pendingComponent: Opening,
+  pendingMs: 300,
   beforeLoad: async ({ location }) => {
     if (!currentSession() && !(await loadSession()))
       throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { to: location.href } });
   },
 });
 
+const loads: (() => Promise<unknown>)[] = [];
+
+/** Load the code of all pages once there is nothing else to do: a server that is away has none of it. */
+export function loadPages(): void {
+  const load = () => void Promise.allSettled(loads.map((each) => each()));
+  if ("requestIdleCallback" in window) requestIdleCallback(load, { timeout: 5_000 });
+  else setTimeout(load, 2_000);
+}
+
 function page<const Path extends string, const Name extends string = never>(
   path: Path,
   load: () => Promise<{ default: React.ComponentType }>,
   ...names: readonly Name[]
 ) {
+  loads.push(load);
   return createRoute({
     getParentRoute: () => signedIn,
     path,
-    component: lazyRouteComponent(load),
+    // Another error than the browser's: for that one, the router reloads the page, and loses it.
+    component: lazyRouteComponent(() =>
+      load().catch((error: unknown) => {
+        throw new NotLoaded(String(error));
+      }),
+    ),
     validateSearch: texts(...names),
   });
 }

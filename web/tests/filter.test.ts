@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 
-import { joined, parseTokens, suggest, type Suggestion, type Token } from "../src/data/filter";
+import { joined, parseTokens, suggest, type Suggestion, type Token, unknownToken } from "../src/data/filter";
 
 const KNOWN: readonly Suggestion[] = [
   { name: "state", values: ["failed", "dead", "pending"] },
@@ -89,4 +89,27 @@ test("a suggestion continues the last word", () => {
 test("what is complete, or already in the list, is not suggested", () => {
   expect(suggest("state:failed", KNOWN)).toEqual([]);
   expect(suggest("state:failed,", KNOWN)).toEqual(["state:failed,dead", "state:failed,pending"]);
+});
+
+test("a token of another name is refused, with the one that is meant", () => {
+  expect(unknownToken("stat:failed", KNOWN)).toEqual({ name: "stat", meant: "state" });
+  expect(unknownToken("refund agnet:x", KNOWN)).toEqual({ name: "agnet" });
+  expect(unknownToken("agents:triage", KNOWN)).toEqual({ name: "agents", meant: "agent" });
+  expect(unknownToken("foo:bar", KNOWN)).toEqual({ name: "foo" });
+  expect(unknownToken("State:failed", KNOWN)).toEqual({ name: "State", meant: "state" });
+});
+
+test.each(["state:failed", '"foo:bar"', "https://example.com", "12:30", "foo: bar", "foo"])(
+  "%s is no such token",
+  (text) => {
+    expect(unknownToken(text, KNOWN)).toBeUndefined();
+  },
+);
+
+test("quotes make a text of what looks like a token", () => {
+  expect(parseTokens('"foo:bar" state:failed', KNOWN).text).toBe("foo:bar");
+});
+
+test("a filter that has no tokens takes every text", () => {
+  expect(unknownToken("foo:bar", [])).toBeUndefined();
 });

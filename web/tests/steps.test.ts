@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 
-import { callText, sqlValue } from "../src/pages/steps";
+import { callText, noteText, sqlValue } from "../src/pages/steps";
 
 test("a text is a literal of SQL: its quotes are doubled", () => {
   fc.assert(
@@ -27,4 +27,11 @@ test("a call has all its arguments, or ends with a mark", () => {
   expect(callText("refund", { id: 7, note: "x" })).toBe("refund(id => 7, note => 'x')");
   expect(callText("refund", null)).toBe("refund()");
   expect(callText("refund", { note: "x".repeat(99) }, 10)).toBe("refund(not…");
+});
+
+test("a note says what happened: its text, or who retried", () => {
+  expect(noteText({ text: "as was written" })).toBe("as was written");
+  expect(noteText({ retry: true, by: "ann" })).toBe("Retried by ann.");
+  expect(noteText({ retry: true, fresh: true })).toBe("Retried by the operator, from the beginning.");
+  expect(noteText({})).toBe("");
 });

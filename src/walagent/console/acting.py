@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -14,6 +14,7 @@ from walagent.console.offer import Engine
 from walagent.console.sessions import act_as, acting_role
 from walagent.console.statements import read_rows
 from walagent.domain.tenant import Actor
+from walagent.errors import DatabaseLostError
 from walagent.http.exchange import RefusedError
 from walagent.http.shares import NOBODY, Shares
 from walagent.http.signed_tokens import FindIdentity
@@ -22,6 +23,8 @@ from walagent.store.sessions.acting import identity_of_token
 
 # A lock is somebody else's: who waits for it has a place that others need.
 _LOCAL: Final = b"set local statement_timeout = '20s'; set local lock_timeout = '2s'"
+# A page that waits for longer says nothing: it asks again by itself.
+_PATIENCE: Final = 5.0  # seconds
 _KNOWN: Final = 60.0  # seconds for which a token counts as a principal's, for its shares alone
 _MOST_KNOWN: Final = 10_000
 
@@ -31,11 +34,18 @@ class Acting:
 
     Args:
         find: finds the identity of a token.
+        patience: seconds in which there must be a connection.
     """
 
-    def __init__(self, engine: Engine, find: FindIdentity = identity_of_token) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        find: FindIdentity = identity_of_token,
+        patience: float = _PATIENCE,
+    ) -> None:
         self.find = find
         self._engine = engine
+        self._patience = patience
         # Shapes need connections, too.
         self._places = Shares("statements", 6, of_tenant=4, of_principal=2, waiting=20)
         self._known: dict[bytes, tuple[float, Actor]] = {}  # by digest of the token
@@ -45,7 +55,14 @@ class Acting:
     @asynccontextmanager
     async def connection(self, who: Actor = NOBODY) -> AsyncGenerator[AsyncConnection[Any]]:
         """Use a connection of the daemon's login, of a few at once."""
-        async with self._places.in_turn(who), self._engine.connection() as conn:
+        async with self._places.in_turn(who), AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(self._patience):
+                    conn = await stack.enter_async_context(self._engine.connection())
+            except TimeoutError as error:
+                raise DatabaseLostError(
+                    f"no database connection in {self._patience:g} s"
+                ) from error
             yield conn
 
     async def who(self, token: str) -> Actor:

@@ -46,7 +46,7 @@ OF_MEMBERS = {
 OF_VIEWERS = {"console.save_filter", "console.remove_filter"}
 MATCHING = (
     *("state", "agent", "relation", "key", "kind", "reason", "sqlstate", "since", "ended"),
-    *("tenant", "q", "before"),
+    *("tenant", "q", "oldest", "before"),
 )
 WRITE = {"x-walagent-request": "1", "content-type": "application/json"}
 

@@ -38,7 +38,7 @@ async def run_of(conn: AsyncConnection) -> str:
 async def found(served: Served, token: str, text: str) -> int:
     """Count the runs that a text is found in, by the list and by its number."""
     names = ("state", "agent", "relation", "key", "kind", "reason", "sqlstate", "since", "ended")
-    filters = dict.fromkeys((*names, "tenant", "before"), "")
+    filters = dict.fromkeys((*names, "tenant", "oldest", "before"), "")
     answer = await served.query(token, "console.runs", **filters, q=text, limit="50")
     assert answer.status_code == 200, answer.text
     rows = answer.json()["rows"]

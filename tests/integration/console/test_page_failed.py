@@ -36,7 +36,7 @@ select 'question', 'question', 1, 'someone', '{}'::jsonb, 'failed'::agent.run_st
 """
 MATCHING = (
     *("state", "agent", "relation", "key", "kind", "reason", "sqlstate", "since", "ended"),
-    *("tenant", "q", "before"),
+    *("tenant", "q", "oldest", "before"),
 )
 
 

@@ -1,7 +1,7 @@
 /** Actions on many runs: the server does a batch at a time, so that a person can stop between two. */
 import { number } from "./format";
 import { mutate } from "./mutate";
-import { filterParams, type RunFilter } from "./runs";
+import { filterParams, type Search } from "./runs";
 import { toast, toastProblem } from "../parts/toast";
 
 export type BulkAction = "retry" | "cancel";
@@ -18,7 +18,7 @@ interface Batch {
 /** Act on the runs with these IDs, or on all that match. */
 export async function actOnMany(
   action: BulkAction,
-  runs: readonly string[] | RunFilter,
+  runs: readonly string[] | Search,
   total: number,
   reason = "",
 ): Promise<void> {
@@ -63,6 +63,6 @@ export async function actOnMany(
   }
 }
 
-function isList(runs: readonly string[] | RunFilter): runs is readonly string[] {
+function isList(runs: readonly string[] | Search): runs is readonly string[] {
   return Array.isArray(runs);
 }

@@ -20,6 +20,26 @@ export function textOf(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+/** JSON with an element or key on each line; nothing of it is read, so that no number is written in another way. */
+export function indented(json: string): string {
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(depth)}`;
+  const parts = json.match(/"(?:[^"\\]|\\.)*"|[{[]\s*[}\]]|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
+  return parts
+    .map((part) => {
+      if (part === "{" || part === "[") {
+        depth += 1;
+        return part + line();
+      }
+      if (part === "}" || part === "]") {
+        depth -= 1;
+        return line() + part;
+      }
+      return part === "," ? part + line() : part === ":" ? ": " : part;
+    })
+    .join("");
+}
+
 type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
 
 /** Parse JSON; a number that JavaScript would write in another way is an `Exact`, where the browser shows its source. */

@@ -23,9 +23,31 @@ export function parseTokens(text: string, known: readonly Suggestion[]): { token
     const name = word.slice(0, at);
     if (at > 0 && word.length > at + 1 && known.some((each) => each.name === name))
       tokens.push({ name, value: word.slice(at + 1) });
-    else rest.push(word);
+    else rest.push(/^".+"$/.test(word) ? word.slice(1, -1) : word);
   }
   return { tokens, text: rest.join(" ") };
+}
+
+/** A word that looks like a token of another name, and the name that is meant; quotes make it text. */
+export function unknownToken(text: string, known: readonly Suggestion[]): { name: string; meant?: string } | undefined {
+  if (known.length === 0) return undefined;
+  const names = known.map((each) => each.name);
+  for (const word of text.split(/\s+/)) {
+    const name = /^([A-Za-z_]+):[^/\s]/.exec(word)?.[1];
+    if (name === undefined || names.includes(name)) continue;
+    const near = names.find((each) => isNear(name.toLowerCase(), each));
+    return near ? { name, meant: near } : { name };
+  }
+  return undefined;
+}
+
+/** Whether a name is another one with a letter too many, too few or wrong, or its beginning. */
+function isNear(typed: string, name: string): boolean {
+  if (typed.length > 1 && (name.startsWith(typed) || typed.startsWith(name))) return true;
+  let [start, end] = [0, 0];
+  while (start < typed.length && typed[start] === name[start]) start += 1;
+  while (end < Math.min(typed.length, name.length) - start && typed.at(-1 - end) === name.at(-1 - end)) end += 1;
+  return Math.max(typed.length, name.length) - start - end <= 1;
 }
 
 /** The values of a list, each once; a comma at its end is being typed. */

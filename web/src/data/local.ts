@@ -16,8 +16,8 @@ export function remember(key: string, value: string | null): void {
   }
 }
 
-/** Whether the page has the width of a phone. */
-export const isNarrow = (): boolean => matchMedia("(max-width: 699px)").matches;
+/** Whether the page has the width of a phone, or of a desk at 200 %. */
+export const isNarrow = (): boolean => matchMedia("(max-width: 799px)").matches;
 
 /** Whether keys are named as on a Mac. */
 export const isMac = /Mac|iPhone|iPad/.test(navigator.platform);

@@ -63,9 +63,14 @@ export const RUN_FILTERS = [
 ] as const;
 export type RunFilter = Partial<Record<(typeof RUN_FILTERS)[number], string>>;
 
+/** A filter, and the lowest run in which text is searched. */
+export type Search = RunFilter & { oldest?: string };
+
 /** All parameters of a filter, as the queries want them; `table` is a word of the shape protocol. */
-export function filterParams(filter: RunFilter): Record<string, string> {
-  return Object.fromEntries(RUN_FILTERS.map((name) => [name === "table" ? "relation" : name, filter[name] ?? ""]));
+export function filterParams(search: Search): Record<string, string> {
+  return Object.fromEntries(
+    [...RUN_FILTERS, "oldest" as const].map((name) => [name === "table" ? "relation" : name, search[name] ?? ""]),
+  );
 }
 
 /** `run`: one row, or none if it does not exist or may not be seen. */
@@ -303,10 +308,10 @@ export function isOpen(state: RunState): boolean {
 
 const idOf = (row: { id: string }) => row.id;
 
-export const useRuns = (filter: RunFilter, limit: number) =>
-  useShape<RunRow>("runs", idOf, { ...filterParams(filter), before: "", limit: String(limit) });
-export const useRunsCount = (filter: RunFilter) =>
-  useQueryOnce<{ count: string; is_least: boolean }>("runs_count", filterParams(filter), { every: 15_000 });
+export const useRuns = (search: Search | null, limit: number) =>
+  useShape<RunRow>("runs", idOf, search && { ...filterParams(search), before: "", limit: String(limit) });
+export const useRunsCount = (search: Search, skip = false) =>
+  useQueryOnce<{ count: string; is_least: boolean }>("runs_count", filterParams(search), { every: 15_000, skip });
 export const useRun = (run: string) => useShape<RunDetail>("run", idOf, { run });
 export const useSteps = (run: string) => {
   const live = useShape<Step>("run_steps", (step) => `${step.run_id}/${step.seq}`, { run });

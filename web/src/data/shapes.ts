@@ -1,6 +1,6 @@
 /** Live rows: one Electric collection for each named query and its parameters. */
 import { electricCollectionOptions } from "@tanstack/electric-db-collection";
-import { createCollection, useLiveQuery } from "@tanstack/react-db";
+import { createCollection, localOnlyCollectionOptions, useLiveQuery } from "@tanstack/react-db";
 
 import { at } from "./base";
 import { exactly } from "./exact";
@@ -46,6 +46,9 @@ function made(id: string, name: string, getKey: (row: Row) => string, params: Pa
 
 const collections = new Map<string, Rows>();
 
+/** Of a shape whose parameters are not known yet. */
+const nothing = createCollection(localOnlyCollectionOptions({ id: "nothing", getKey: String })) as unknown as Rows;
+
 /** The collection of `console.NAME`; the same one for the same parameters. */
 export function shape(name: string, key: (row: Row) => string, params: Params = {}): Rows {
   const id = `${name}?${new URLSearchParams(params)}`;
@@ -60,11 +63,11 @@ export interface Live<T> {
   isError: boolean;
 }
 
-/** The rows of `console.NAME`, as they change. */
-export function useShape<T extends object>(name: string, key: (row: T) => string, params: Params = {}): Live<T> {
-  const collection = shape(name, key as unknown as (row: Row) => string, params);
+/** The rows of `console.NAME`, as they change; none while the parameters are not known. */
+export function useShape<T extends object>(name: string, key: (row: T) => string, params: Params | null = {}): Live<T> {
+  const collection = params ? shape(name, key as unknown as (row: Row) => string, params) : nothing;
   const { data, isLoading, isError } = useLiveQuery(collection);
-  return { rows: data as unknown as T[], isLoading, isError };
+  return { rows: data as unknown as T[], isLoading: isLoading || !params, isError };
 }
 
 /** Forget all rows, such as after signing out. */

@@ -2,7 +2,9 @@
 import { Link, Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import { lazy, Suspense, useEffect, useRef } from "react";
 
+import { forgetBack } from "../data/back";
 import { useCounts } from "../data/counts";
+import { forgetTyped } from "../data/draft";
 import { isMac } from "../data/local";
 import { signOut, useSession } from "../data/session";
 import { forgetShapes } from "../data/shapes";
@@ -178,6 +180,8 @@ function PersonMenu({ close }: { close: () => void }) {
           onClick={async () => {
             await signOut();
             forgetShapes();
+            forgetBack();
+            forgetTyped();
             await navigate({ to: "/sign-in" });
           }}
         >

@@ -20,7 +20,7 @@ export const PLACES: readonly Place[] = [
   { to: "/", name: "Home", icon: "home", key: "h", group: 1 },
   { to: "/runs", name: "Runs", icon: "runs", key: "r", group: 1, count: "runs" },
   { to: "/approvals", name: "Approvals", icon: "approve", key: "a", group: 1, count: "approvals" },
-  { to: "/failed", name: "Failed and dead", icon: "fail", key: "f", group: 1, count: "failed" },
+  { to: "/failed", name: "Failures", icon: "fail", key: "f", group: 1, count: "failed" },
   { to: "/agents", name: "Agents", icon: "agent", group: 2, count: "agents" },
   { to: "/threads", name: "Threads", icon: "chat", key: "t", group: 2, count: "threads" },
   { to: "/ask", name: "Ask", icon: "ask", key: "q", group: 2 },

@@ -1,6 +1,6 @@
 /** Agents and their attachments: what they did today, and one of them in full. */
 import { Link, linkOptions, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 
 import type { Refusal } from "../data/agents";
 import { duration, money, number } from "../data/format";
@@ -11,6 +11,7 @@ import { useTitle } from "../frame/title";
 import { Confirm } from "../parts/confirm";
 import { FilterBar } from "../parts/filterbar";
 import { Icon } from "../parts/icon";
+import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
 import { Empty, Panel, Skeleton } from "../parts/panel";
 import { Payload } from "../parts/payload";
@@ -64,6 +65,12 @@ export default function Agents(): ReactNode {
     [row.agent, row.relation, row.model, row.state].join(" ").toLowerCase().includes(text),
   );
   const selected = shown.filter((row) => row.agent === agent);
+  const detail = useRef<HTMLDivElement>(null);
+  const isShown = selected.length > 0;
+  // What was opened is below the list: show it.
+  useEffect(() => {
+    if (isShown) detail.current?.scrollIntoView({ block: "nearest" });
+  }, [agent, isShown]);
   const agents = new Set((rows ?? []).map((row) => row.agent)).size;
   const attachments = (rows ?? []).filter((row) => row.attachment).length;
   return (
@@ -111,7 +118,7 @@ export default function Agents(): ReactNode {
           An agent is a model, a prompt and tools; attached to a table, it acts on each matching change.
         </Empty>
       ) : (
-        <Panel label="Attachments" flush>
+        <Panel label="Attachments" flush className={selected.length ? "hide-s" : ""}>
           <Table<AttachmentRow>
             label="Attachments"
             rows={shown}
@@ -122,8 +129,15 @@ export default function Agents(): ReactNode {
                 className: "nowrap",
                 cell: (row) => (
                   <>
-                    <Link className="strong" to="/agents/$agent" params={{ agent: row.agent }} activeProps={{}}>
-                      {row.agent}
+                    <Link
+                      className="strong"
+                      to="/agents/$agent"
+                      params={{ agent: row.agent }}
+                      search={{ q }}
+                      resetScroll={false}
+                      activeProps={{}}
+                    >
+                      <Name text={row.agent} />
                     </Link>{" "}
                     {row.version !== null && <span className="muted">v{row.version}</span>}
                   </>
@@ -132,10 +146,12 @@ export default function Agents(): ReactNode {
               { title: "On", className: "nowrap", cell: (row) => <On row={row} /> },
               {
                 title: "Condition",
-                className: "hide-s",
+                className: "hide-s cond",
                 cell: (row) =>
                   row.condition ? (
-                    <code>{row.condition}</code>
+                    <code className="lines2" title={row.condition}>
+                      {row.condition}
+                    </code>
                   ) : (
                     <span className="muted">{row.attachment ? "every row" : ""}</span>
                   ),
@@ -187,9 +203,16 @@ export default function Agents(): ReactNode {
           />
         </Panel>
       )}
-      {selected.map((row) => (
-        <Detail key={row.id} row={row} again={again} />
-      ))}
+      <div className="stack" ref={detail}>
+        {selected.length > 0 && (
+          <p className="crumb only-s">
+            <Link to="/agents">Agents</Link> / {agent}
+          </p>
+        )}
+        {selected.map((row) => (
+          <Detail key={row.id} row={row} again={again} />
+        ))}
+      </div>
     </div>
   );
 }
@@ -198,7 +221,7 @@ function On({ row }: { row: AttachmentRow }) {
   if (!row.attachment) return <span className="muted">no table</span>;
   return (
     <>
-      <span className="mono">{row.relation}</span>{" "}
+      <Name className="mono" text={row.relation} />{" "}
       {row.ops?.map((op) => (
         <span className="chip mono" key={op}>
           {op.toUpperCase()}

@@ -4,6 +4,7 @@ import { type ReactNode, type SubmitEvent, lazy, type RefObject, Suspense, useEf
 
 import { csv } from "../data/csv";
 import { money, number } from "../data/format";
+import { useTyped } from "../data/draft";
 import { isMac, isNarrow } from "../data/local";
 import { mutate } from "../data/mutate";
 import { useQueryOnce } from "../data/queries";
@@ -44,7 +45,7 @@ export default function Ask(): ReactNode {
   const { question: opened } = useSearch({ from: "/signed-in/ask" });
   const navigate = useNavigate();
   const [refusal, setRefusal] = useState<Refused | null>(null);
-  const [text, setText] = useState("");
+  const [text, setText] = useTyped("question");
   const [session, setSession] = useState(newSession);
   const [answers, setAnswers] = useState<readonly Answer[]>([]);
   const [asked, setAsked] = useState<string | null>(null);

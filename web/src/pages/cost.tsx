@@ -357,7 +357,7 @@ function Budgets() {
               label: "Limit",
               className: "num inline",
               cell: (row) =>
-                `${row.max_cost === null ? `${number(row.max_tokens)} tokens` : money(row.max_cost)} a ${row.period}`,
+                `${row.max_cost === null ? `${number(row.max_tokens)} tokens` : money(row.max_cost)} ${row.period === "total" ? "in total" : `a ${row.period}`}`,
             },
             {
               title: "When reached",

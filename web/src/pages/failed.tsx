@@ -6,13 +6,16 @@ import { actOnMany } from "../data/bulk";
 import { number } from "../data/format";
 import { badge, type FailureRow, filterParams, type RunRow, useFailures } from "../data/runs";
 import { useQueryOnce } from "../data/queries";
+import { visible } from "../data/visible";
 import { useTitle } from "../frame/title";
 import { Copy } from "../parts/copy";
 import { Bars } from "../parts/figure";
 import { FilterBar } from "../parts/filterbar";
 import { Icon } from "../parts/icon";
+import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
 import { Of } from "../parts/of";
+import { OwnOnly, useSeesRuns } from "../parts/own-only";
 import { Empty, Panel, Skeleton } from "../parts/panel";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
@@ -20,17 +23,19 @@ import { Time } from "../parts/time";
 import { groupFilter, RetryGroup, useMayOperate } from "./failed-group";
 
 const PERIODS = [
+  { since: "1 hour", name: "1 h" },
   { since: "1 day", name: "24 h" },
   { since: "7 days", name: "7 days" },
   { since: "", name: "all" },
 ] as const;
 
 export default function Failed(): ReactNode {
-  useTitle("Failed and dead");
+  useTitle("Failures");
   const { since = "7 days", q = "", open = "" } = useSearch({ from: "/signed-in/failed" });
   const navigate = useNavigate();
   const go = (change: { since?: string; q?: string; open?: string }) =>
     void navigate({ to: "/failed", search: { since, q, open, ...change }, replace: true });
+  const seesRuns = useSeesRuns();
   const period = since === "all" ? "" : since;
   const { rows, error, again } = useFailures(period, q);
   const failed = useMemo(() => (rows ?? []).filter((row) => row.state !== "waiting_retry"), [rows]);
@@ -41,7 +46,7 @@ export default function Failed(): ReactNode {
   return (
     <div className="stack">
       <div className="head">
-        <h1>Failed and dead</h1>
+        <h1>Failures</h1>
         {rows && (
           <span className="muted">
             {number(runs)} {runs === 1 ? "run" : "runs"}, {failed.length} {failed.length === 1 ? "reason" : "reasons"}
@@ -62,6 +67,7 @@ export default function Failed(): ReactNode {
           </span>
         </div>
       </div>
+      <OwnOnly />
       <FilterBar
         className="search-w"
         label="Filter reasons"
@@ -79,7 +85,7 @@ export default function Failed(): ReactNode {
         </Panel>
       ) : failed.length === 0 ? (
         <Empty
-          title={q ? "No reason matches" : "Nothing failed"}
+          title={q ? "No reason matches" : seesRuns ? "Nothing failed" : "None of your runs failed"}
           action={
             q ? (
               <button type="button" className="btn small" onClick={() => go({ q: "" })}>
@@ -143,10 +149,12 @@ function Group({
         <Icon name="right" small className="tw" />
         <b className="gn">{number(row.runs)}</b>
         <State state={badge(row.state)} />
-        <span className="clip grow">
+        <span className="clip grow" title={row.reason}>
           {row.sqlstate && <code>{row.sqlstate}</code>} {row.reason}
         </span>
-        <span className="hide-m muted nowrap">{row.agent}</span>
+        <span className="hide-m muted nowrap">
+          <Name text={row.agent} />
+        </span>
         <span className="hide-s">
           <Bars values={row.spark} />
         </span>
@@ -170,6 +178,13 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
   return (
     <div className="gbody">
       <dl className="kv">
+        <dt>Reason</dt>
+        <dd>
+          <span className="said" dir="auto">
+            {visible(row.reason)}
+          </span>{" "}
+          <Copy text={row.reason} />
+        </dd>
         {row.message && (
           <>
             <dt>Message</dt>
@@ -247,7 +262,7 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
         {mayOperate && newest && (
           <button
             type="button"
-            className="btn small primary"
+            className="btn small"
             onClick={async () => {
               await actOnMany("retry", [newest.id], 1);
               again();
@@ -255,7 +270,7 @@ function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
             }}
           >
             <Icon name="retry" small />
-            Retry one
+            Retry run {newest.id}
           </button>
         )}
         <RetryGroup row={row} again={again} long />

@@ -20,7 +20,9 @@ import { useZone } from "../data/zone";
 import { useTitle } from "../frame/title";
 import { LineChart, StackedBars } from "../parts/chart";
 import { Figure, Meter, Sparkline } from "../parts/figure";
+import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
+import { OwnOnly, useSeesRuns } from "../parts/own-only";
 import { Empty, EmptyBody, Panel, Skeleton } from "../parts/panel";
 import { isUrgent, Problems } from "../parts/problems";
 import { State } from "../parts/state";
@@ -34,13 +36,15 @@ export default function Home(): ReactNode {
   const { rows, error, again } = useHome();
   const waits = useWaits();
   const home = rows?.[0];
+  const seesRuns = useSeesRuns();
   return (
     <>
       <div className="head">
         <h1>{session?.database}</h1>
-        {home && <Health home={home} isLate={error !== null} />}
+        {home && seesRuns && <Health home={home} isLate={error !== null} />}
       </div>
       <div className="stack">
+        <OwnOnly />
         {home && <Problems rows={home.problems} />}
         {error && !home ? (
           <Panel title="Figures" flush>
@@ -102,6 +106,7 @@ function Health({ home, isLate }: { home: HomeRow; isLate: boolean }) {
 }
 
 function Figures({ home }: { home: HomeRow | undefined }) {
+  const seesRuns = useSeesRuns();
   const failed = Number(home?.failed_today ?? 0);
   const limit = home?.cost_limit ? Number(home.cost_limit) : null;
   const cost = Number(home?.cost_today ?? 0);
@@ -109,14 +114,14 @@ function Figures({ home }: { home: HomeRow | undefined }) {
     <section className="figures" aria-label="Key figures" aria-busy={!home}>
       <Figure
         address={linkOptions({ to: "/runs", search: { since: "today" } })}
-        label="Runs today"
+        label={seesRuns ? "Runs today" : "Your runs today"}
         value={home && number(home.runs_today)}
       >
         <Sparkline values={home?.runs_spark ?? []} />
       </Figure>
       <Figure
         address={linkOptions({ to: "/runs", search: { state: "failed,dead", since: "today" } })}
-        label="Failed or dead today"
+        label={seesRuns ? "Failed or dead today" : "Of yours failed today"}
         value={home && number(failed)}
         small={home && failed > 0 && percent(failed, Number(home.runs_today))}
       >
@@ -278,7 +283,7 @@ function CostToday() {
               <tr key={row.agent}>
                 <td className="nowrap">
                   <Link className="plain" to="/cost" search={{ agent: row.agent }}>
-                    {row.agent}
+                    <Name text={row.agent} />
                   </Link>
                 </td>
                 <td className="c0">
@@ -295,6 +300,7 @@ function CostToday() {
 }
 
 function Failures() {
+  const seesRuns = useSeesRuns();
   const { rows, error, again } = useFailures("1 day");
   return (
     <Panel
@@ -308,7 +314,7 @@ function Failures() {
       ) : rows === null ? (
         <Skeleton />
       ) : rows.length === 0 ? (
-        <EmptyBody title="Nothing failed">
+        <EmptyBody title={seesRuns ? "Nothing failed" : "None of your runs failed"}>
           Runs that failed, and those whose attempts are used up, are grouped here by reason.
         </EmptyBody>
       ) : (
@@ -332,12 +338,12 @@ function Failures() {
               title: "Reason",
               className: "c0",
               cell: (row) => (
-                <span className="clip">
+                <span className="clip" title={row.reason}>
                   {row.sqlstate && <code>{row.sqlstate}</code>} {row.reason}
                 </span>
               ),
             },
-            { title: "Agent", className: "hide-m nowrap", cell: (row) => row.agent },
+            { title: "Agent", className: "hide-m nowrap", cell: (row) => <Name text={row.agent} /> },
             {
               title: "When",
               className: "hide-s sp",

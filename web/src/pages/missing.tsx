@@ -43,11 +43,43 @@ export function Absent({
   );
 }
 
+/** The code of a page did not arrive: the server is away, or another version has taken its place. */
+export class NotLoaded extends Error {}
+
 export function Broken({ error, reset }: ErrorComponentProps): ReactNode {
+  if (error instanceof NotLoaded)
+    return (
+      <section className="panel absent">
+        <div className="body stack tight">
+          <h1>This page was not loaded</h1>
+          <p className="soft">
+            The server is away, or has another version by now. What is open stays as it is: go back.
+          </p>
+          <button type="button" className="btn small fit" onClick={() => location.reload()}>
+            Load again
+          </button>
+        </div>
+      </section>
+    );
   return (
     <section className="panel absent">
       <Problem error={refused(error)} again={reset} />
     </section>
+  );
+}
+
+/** While it is not known who is signed in. */
+export function Opening(): ReactNode {
+  return (
+    <main className="signin" aria-busy="true">
+      <section className="panel" role="status">
+        <div className="brand">
+          <Icon name="logo" />
+          <span className="show">walagent</span>
+        </div>
+        <p className="soft">Opening. The server has not answered yet.</p>
+      </section>
+    </main>
   );
 }
 

@@ -275,7 +275,9 @@ function ReplyView({ item, run, isFirst, isOpen }: { item: Reply; run: RunDetail
         {item.text && (
           <div className="stack tight">
             <h3>Reply</h3>
-            <p className="said">{item.text}</p>
+            <p className="said" dir="auto">
+              {item.text}
+            </p>
           </div>
         )}
         {(step.content.parts ?? []).some((part) => "thinking" in part) && (
@@ -465,7 +467,9 @@ function NoteView({ item }: { item: Note }) {
         </span>
       </header>
       <div className="body">
-        <p className="said">{item.text || "No text."}</p>
+        <p className="said" dir="auto">
+          {item.text || "No text."}
+        </p>
       </div>
     </section>
   );
@@ -485,7 +489,9 @@ function Asking({ run }: { run: RunDetail }) {
             <span className="muted">{run.model}</span>
           </header>
           <div className="body">
-            <p className="said">{each.text}</p>
+            <p className="said" dir="auto">
+              {each.text}
+            </p>
           </div>
         </section>
       ))}

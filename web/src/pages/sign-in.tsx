@@ -18,6 +18,9 @@ function takeCode(): string | null {
   return code;
 }
 
+// A link has the port that the command knows: of a file, or the default.
+const LINK = `walagent console --link${["", "8642"].includes(location.port) ? "" : ` --http ${location.port}`}`;
+
 export function SignIn(): ReactNode {
   useTitle("Sign in");
   const theme = useTheme();
@@ -76,9 +79,9 @@ export function SignIn(): ReactNode {
             <p className="soft">No terminal at hand? Print a new link:</p>
             <div className="row">
               <pre tabIndex={0} className="code grow">
-                walagent console --link
+                {LINK}
               </pre>
-              <Copy text="walagent console --link" />
+              <Copy text={LINK} />
             </div>
           </div>
           <form className="stack tight" onSubmit={submit}>

@@ -1,6 +1,6 @@
 /** From recorded steps to what the page of a run shows: replies, calls with their results, notes. */
 import { Exact } from "../data/exact";
-import type { Part, RunDetail, Step } from "../data/runs";
+import type { Part, RunDetail, Step, StepContent } from "../data/runs";
 
 export interface Call {
   type: "call";
@@ -99,10 +99,17 @@ export function items(steps: readonly Step[], run: RunDetail | undefined): Item[
         no: found.length + 1,
         seq: step.seq,
         step,
-        text: step.content.text ?? step.content.reason ?? "",
+        text: noteText(step.content),
       });
   }
   return found;
+}
+
+/** What a note says: its text, or who retried the run. */
+export function noteText(content: StepContent): string {
+  if (content.text ?? content.reason) return content.text ?? content.reason ?? "";
+  if (!content.retry) return "";
+  return `Retried by ${content.by ?? "the operator"}${content.fresh ? ", from the beginning" : ""}.`;
 }
 
 function callState(

@@ -60,14 +60,15 @@ export default function Tables(): ReactNode {
   useTitle("Tables");
   const { table } = useParams({ strict: false });
   const tables = useQueryOnce<TableRow>("tables", {}, { every: 15_000 });
+  const Heading = table ? "h2" : "h1"; // of a phone, it is the page
   const wanted = table && !table.includes(".") ? `public.${table}` : table;
   const relation = wanted ?? tables.rows?.[0]?.relation;
   const row = tables.rows?.find((each) => each.relation === relation);
   return (
     <div className="triage tbl">
-      <div className="side hide-s" role="region" aria-label="Tables">
+      <div className={`side${table ? " hide-s" : ""}`} role="region" aria-label="Tables">
         <div className="item">
-          <h2>Tables with agents</h2>
+          <Heading>Tables with agents</Heading>
         </div>
         {tables.rows?.map((each) => (
           <Link
@@ -79,7 +80,9 @@ export default function Tables(): ReactNode {
             aria-current={each.relation === relation || undefined}
           >
             <span className="top">
-              <span className="mono strong clip">{tableName(each.relation)}</span>
+              <span className="mono strong clip" title={each.relation}>
+                {tableName(each.relation)}
+              </span>
               <span className="muted">{Number(each.rows) > 0 && `≈ ${count(each.rows)}`}</span>
             </span>
             {each.is_broken ? <State state="broken" long /> : <span className="muted clip">{each.agents}</span>}
@@ -91,7 +94,9 @@ export default function Tables(): ReactNode {
       ) : !tables.rows ? (
         <Skeleton />
       ) : relation ? (
-        <Rows key={relation} relation={relation} table={row} />
+        <div className={`contents${table ? "" : " hide-s"}`}>
+          <Rows key={relation} relation={relation} table={row} />
+        </div>
       ) : (
         <section className="stack" aria-label="Tables">
           <div className="lead2">
@@ -115,11 +120,15 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
     { every: 3_000, skip: !!table?.refusal },
   );
   const names = columnsOf(rows ?? []);
+  const Heading = useParams({ strict: false }).table ? "h1" : "h2";
   return (
     <section className="stack" aria-label={relation}>
       <div className="lead2">
+        <p className="crumb only-s">
+          <Link to="/tables">Tables</Link> / {relation}
+        </p>
         <div className="row wrap">
-          <h1 className="mono">{relation}</h1>
+          <Heading className="mono">{relation}</Heading>
           <span className="muted">rows as runs saw them last</span>
           <span className="end row">
             {table && (

@@ -112,7 +112,9 @@ function Head({ thread, members, me }: ChatProps & { me: string }) {
       <Link className="btn quiet icon only-m" aria-label="Threads" to="/threads" search={{ archived: search.archived }}>
         <Icon name="left" />
       </Link>
-      <h1 className="clip">{titleOf(thread)}</h1>
+      <h1 className="clip" dir="auto" title={titleOf(thread)}>
+        {titleOf(thread)}
+      </h1>
       <span className="people" role="img" aria-label={`Members: ${members.map(title).join("; ")}`}>
         {members.slice(0, FACES).map((each) => (
           <Initial key={each.name} name={each.name} isAgent={each.kind === "agent"} small title={title(each)} />
@@ -166,7 +168,7 @@ function Messages({ thread, members, me, events, sending, onMore, onAgain }: Mes
   const roles = new Map(members.map((each) => [each.name, each.role]));
   const shown = events.filter((each) => each.type !== "tool_result" || !calls.has(callId(each)));
   return (
-    <Log count={shown.length + sending.length + busy.length + asked.length}>
+    <Log sending={sending.length} count={shown.length + sending.length + busy.length + asked.length}>
       {Number(events[0]?.number ?? 1) > 1 && (
         <button type="button" className="btn small fit" onClick={onMore}>
           Show earlier messages
@@ -224,7 +226,7 @@ function Busy({ turn, agent, writing }: { turn: string; agent: string; writing: 
         </Link>
       </div>
       {writing.map((each) => (
-        <div className="bubble" key={each.reply} aria-busy="true">
+        <div className="bubble" dir="auto" key={each.reply} aria-busy="true">
           {each.text}
           <span className="caret" aria-hidden="true" />
         </div>
@@ -258,7 +260,9 @@ function Message({ event, role, isMine, result }: MessageProps) {
           </Link>
         )}
       </div>
-      <div className="bubble">{isText ? <Said data={event.data} /> : <Did event={event} result={result} />}</div>
+      <div className="bubble" dir="auto">
+        {isText ? <Said data={event.data} /> : <Did event={event} result={result} />}
+      </div>
     </article>
   );
 }
@@ -320,7 +324,9 @@ function Asked({ id, keys }: { id: string; keys: boolean }) {
       </div>
       <div className="stack tight">
         {question !== null ? (
-          <p className="bubble">{question}</p>
+          <p className="bubble" dir="auto">
+            {question}
+          </p>
         ) : (
           <ExactCall tool={row.tool} args={row.shown} className="call" />
         )}
@@ -379,7 +385,7 @@ function Foot({ thread, onSend, children }: { thread: Thread; onSend: (text: str
         </p>
       )}
       {thread.can_post ? (
-        <Composer onSend={onSend} most={MOST}>
+        <Composer name={`thread.${thread.id}`} onSend={onSend} most={MOST}>
           {children}
         </Composer>
       ) : (

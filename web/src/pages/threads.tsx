@@ -109,7 +109,9 @@ function List({ rows, isLoading, isArchived, current, onNew }: ListProps) {
             aria-current={row.id === current || undefined}
           >
             <span className="top">
-              <span className={`clip${row.is_mine ? " strong" : ""}`}>{titleOf(row)}</span>
+              <span className={`clip${row.is_mine ? " strong" : ""}`} title={titleOf(row)}>
+                {titleOf(row)}
+              </span>
               <span className="muted nowrap">
                 <Time at={row.active_at} short />
               </span>

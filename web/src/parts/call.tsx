@@ -1,3 +1,4 @@
+import { bytes } from "../data/format";
 import { Exact } from "../data/exact";
 import { visible } from "../data/visible";
 
@@ -28,23 +29,31 @@ export function Call({
   );
 }
 
-/** The same from texts, as the database wrote them. */
-export function ExactCall({
-  tool,
-  args,
-  className,
-}: {
+/** Characters from which an argument is printed after short ones, and only once. */
+export const LONG = 400;
+
+interface ExactCallProps {
   tool: string;
   args: readonly { name: string; text: string; kind: string }[];
   className: string;
-}) {
+  /** Whether all arguments are in full below: long ones are only named here. */
+  isListed?: boolean;
+}
+
+/** The same from texts, as the database wrote them. */
+export function ExactCall({ tool, args, className, isListed = false }: ExactCallProps) {
   return (
     <div className={className} tabIndex={0} role="group" aria-label="Call">
       {tool}(
       {args.map((arg, i) => (
         <span key={arg.name}>
           {i > 0 && ", "}
-          {visible(arg.name)} =&gt; <Shown {...arg} />
+          {visible(arg.name)} =&gt;{" "}
+          {isListed && arg.text.length > LONG ? (
+            <span className="cm">{bytes(arg.text.length)}, below</span>
+          ) : (
+            <Shown {...arg} />
+          )}
         </span>
       ))}
       )

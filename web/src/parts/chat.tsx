@@ -1,6 +1,7 @@
 /** What a chat consists of: a log that follows its end, messages that are on their way, a composer. */
 import { type KeyboardEvent, type ReactNode, useEffect, useLayoutEffect, useRef, useState } from "react";
 
+import { useTyped } from "../data/draft";
 import { isNarrow } from "../data/local";
 
 const NEAR = 64; // pixels from the end within which the log follows
@@ -12,17 +13,31 @@ export interface Sending {
   problem: string | null;
 }
 
-/** Messages in order; *count* changes when one is added. */
-export function Log({ count, children }: { count: number; children: ReactNode }) {
+interface LogProps {
+  /** It changes when a message is added. */
+  count: number;
+  /** How many of the reader are on their way: a message of one's own is always shown. */
+  sending: number;
+  children: ReactNode;
+}
+
+/** Messages in order. */
+export function Log({ count, sending, children }: LogProps) {
   const log = useRef<HTMLDivElement>(null);
   const [isBehind, setBehind] = useState(false);
   const follows = useRef(true);
   const size = useRef("");
   const toEnd = () => log.current?.scrollTo({ top: log.current.scrollHeight });
+  const sent = useRef(sending);
   useLayoutEffect(() => {
+    if (sending > sent.current) {
+      follows.current = true;
+      setBehind(false);
+    }
+    sent.current = sending;
     if (follows.current) toEnd();
     else setBehind(true);
-  }, [count]);
+  }, [count, sending]);
   useEffect(() => {
     const at = log.current;
     const grown = new ResizeObserver(() => follows.current && toEnd());
@@ -86,20 +101,24 @@ export function Unsent({
           </button>
         )}
       </div>
-      <div className="bubble">{message.text}</div>
+      <div className="bubble" dir="auto">
+        {message.text}
+      </div>
     </article>
   );
 }
 
 interface ComposerProps {
+  /** What a text is kept under until it is sent. */
+  name: string;
   onSend: (text: string) => void;
   most?: number;
   /** More buttons, before the one that sends. */
   children?: ReactNode;
 }
 
-export function Composer({ onSend, most = 4_000, children }: ComposerProps) {
-  const [text, setText] = useState("");
+export function Composer({ name, onSend, most = 4_000, children }: ComposerProps) {
+  const [text, setText] = useTyped(name);
   const area = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
     if (!isNarrow()) area.current?.focus({ preventScroll: true }); // it would open a phone's keyboard
@@ -134,6 +153,7 @@ export function Composer({ onSend, most = 4_000, children }: ComposerProps) {
       </label>
       <textarea
         id="message"
+        dir="auto"
         ref={area}
         rows={2}
         maxLength={most}

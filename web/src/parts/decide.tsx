@@ -3,6 +3,7 @@ import { type SubmitEvent, useRef, useState } from "react";
 
 import { useAway } from "../frame/connection";
 import { mutate } from "../data/mutate";
+import { useTyped } from "../data/draft";
 import { Refused } from "../data/request";
 import type { ApprovalDetail } from "../data/runs";
 import { useSession } from "../data/session";
@@ -30,7 +31,7 @@ interface DecideProps {
 
 export function Decide({ row, again, done, isGone = false, keys = false }: DecideProps) {
   const me = useSession()?.principal;
-  const [reason, setReason] = useState("");
+  const [reason, setReason] = useTyped(`reason.${row.id}`);
   const [isMissing, setMissing] = useState(false);
   const [edited, setEdited] = useState<string | null>(null);
   const [sending, setSending] = useState<Sending>(null);
@@ -42,6 +43,7 @@ export function Decide({ row, again, done, isGone = false, keys = false }: Decid
     setSending(how);
     try {
       await mutate(name, { id: row.id, digest: row.digest, ...args }, [shape("approvals", (each) => String(each.id))]);
+      setReason("");
       toast(said, { state: how === "reject" ? "rejected" : "approved" });
       done();
     } catch (error) {

@@ -1,7 +1,7 @@
 /** The filter bar: free text and tokens such as `state:failed`, with suggestions. */
 import { type KeyboardEvent, type ReactNode, useId, useRef, useState } from "react";
 
-import { joined, parseTokens, suggest, type Suggestion, type Token } from "../data/filter";
+import { joined, parseTokens, suggest, type Suggestion, unknownToken, type Token } from "../data/filter";
 import { Icon } from "./icon";
 
 interface FilterBarProps {
@@ -29,6 +29,7 @@ export function FilterBar({
   const [seen, setSeen] = useState(text);
   const [isOpen, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
+  const [unknown, setUnknown] = useState<ReturnType<typeof unknownToken>>();
   const list = useId();
   const input = useRef<HTMLInputElement>(null);
   if (seen !== text) {
@@ -38,6 +39,9 @@ export function FilterBar({
   const options = isOpen ? suggest(typed, suggestions) : [];
 
   const commit = (value: string) => {
+    const other = value === text ? undefined : unknownToken(value, suggestions);
+    setUnknown(other);
+    if (other) return;
     const found = parseTokens(value, suggestions);
     setTyped(found.text);
     setSeen(found.text);
@@ -103,6 +107,7 @@ export function FilterBar({
           aria-controls={list}
           aria-activedescendant={at >= 0 ? `${list}-${at}` : undefined}
           aria-autocomplete="list"
+          aria-invalid={unknown !== undefined || undefined}
           autoComplete="off"
           spellCheck={false}
           data-filter=""
@@ -112,6 +117,7 @@ export function FilterBar({
             setTyped(event.target.value);
             setOpen(true);
             setAt(-1);
+            setUnknown(undefined);
           }}
           onFocus={() => setOpen(true)}
           onBlur={() => {
@@ -123,6 +129,22 @@ export function FilterBar({
         {end}
         <kbd>/</kbd>
       </div>
+      {unknown && (
+        <p className="missing" role="alert">
+          There is no filter <code>{unknown.name}:</code>{" "}
+          {unknown.meant ? (
+            <button
+              type="button"
+              className="linkish"
+              onClick={() => commit(typed.replace(`${unknown.name}:`, `${unknown.meant}:`))}
+            >
+              Use {unknown.meant}:
+            </button>
+          ) : (
+            "Quotes make it a text."
+          )}
+        </p>
+      )}
       <ul
         className={`pop options${options.length ? "" : " none"}`}
         role="listbox"

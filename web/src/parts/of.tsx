@@ -18,7 +18,14 @@ export function Of({ run, strong = false, quoted = false }: { run: Subject; stro
         {key && " "}
         {strong && key ? <b className="strong">{key}</b> : key}
       </span>{" "}
-      {run.title && (quoted ? `“${run.title}”` : <span className="muted">{run.title}</span>)}
+      {run.title &&
+        (quoted ? (
+          <>
+            “<bdi>{run.title}</bdi>”
+          </>
+        ) : (
+          <bdi className="muted">{run.title}</bdi>
+        ))}
     </>
   );
 }

@@ -32,7 +32,7 @@ and r.created_at >= case when %(since)s = '' then '-infinity'::timestamptz
 and (%(q)s = ''
      or r.key = %(q)s
      or r.id = case when %(q)s ~ '^[0-9]{1,18}$' then nullif(%(q)s, '')::bigint end
-     -- Text of rows has no index: it is searched in the newest 10,000 runs.
+     -- Text of rows has no index: it is searched from run `oldest` on, by default in the newest 10,000.
      or (%(q)s !~ '^[0-9]{1,18}$'
-         and r.id > (select max(n.id) from agent.run n) - 10000
+         and r.id >= coalesce(nullif(%(oldest)s, '')::bigint, (select max(n.id) from agent.run n) - 9999)
          and (strpos(lower((case when (select agent_internal.readable()) is null then r.change else agent_internal.shown(r.change, r.attachment_id, (select agent_internal.readable())) end) ->> 'new'), lower(%(q)s)) > 0 or strpos(lower(r.error ->> 'reason'), lower(%(q)s)) > 0)))

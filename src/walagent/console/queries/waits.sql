@@ -1,9 +1,9 @@
 -- key: id
 -- What waits for a person: calls to approve, outcomes to resolve, broken attachments.
 select 'approval/' || p.id as id, 'approval' as kind, p.run_id, p.id as approval_id, coalesce(p.agent, a.name) as agent,
-       p.tool || '(' || coalesce((select string_agg(e.key || ' => ' || case when jsonb_typeof(e.value) = 'string' then quote_literal(e.value #>> '{}')
+       left(p.tool || '(' || coalesce((select string_agg(e.key || ' => ' || case when jsonb_typeof(e.value) = 'string' then quote_literal(e.value #>> '{}')
                                                                             else e.value::text end, ', ' order by b.bound ? e.key desc)
-                                    from jsonb_each(b.bound || p.arguments) e), '') || ')' as call,
+                                    from jsonb_each(b.bound || p.arguments) e), '') || ')', 500) as call,
        '' as about, p.asked_at as since, p.expires_at
 -- include: _approval_from
        left join agent.attachment a on a.id = r.attachment_id

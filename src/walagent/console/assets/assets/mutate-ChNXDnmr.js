@@ -1,1 +1,0 @@
-import{a as e,f as t,n}from"./icon-B-QP2vIR.js";import{n as r}from"./shapes-JIboar4K.js";async function i(i,a,o=[]){if(t())throw new n(0,`Not sent: the page has no connection.`,void 0,`Do it again when the connection is back.`);let s=await e(`POST`,`v1/mutations/console.${i}`,a);return o.length&&await r(s.txid,o),s}export{i as t};

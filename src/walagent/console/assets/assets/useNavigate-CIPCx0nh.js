@@ -1,1 +1,0 @@
-import{i as e}from"./jsx-runtime-EIAPxkjE.js";import{a as t}from"./link-BuLsc2a2.js";import{v as n}from"./icon-B-QP2vIR.js";var r=e(n(),1);function i(e){let n=t();return r.useCallback(t=>n.navigate({...t,from:t.from??e?.from}),[e?.from,n])}export{i as t};
