@@ -213,6 +213,18 @@ end;
 $$;
 create or replace trigger refuse_skill instead of insert or update or delete on aos_skills.skill for each row execute function aos_skills.refuse_skill();
 
+-- These triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+do $$
+declare
+    _view text;
+begin
+    foreach _view in array '{aos_auth.tenant,aos_auth.principal,aos_auth.role_grant,aos_persona.persona,aos_agent.agent,aos_agent.conversation}'::text[] loop
+        execute format('create or replace trigger enter before insert or update or delete on %s for each statement execute function agent_internal.enter_trigger()', _view);
+        execute format('create or replace trigger leave after insert or update or delete on %s for each statement execute function agent_internal.leave_trigger()', _view);
+    end loop;
+end;
+$$;
+
 -- Further names.
 
 create or replace function aos_agent.create_agent(name text, persona_id uuid default null, tools text[] default null, config jsonb default null)
