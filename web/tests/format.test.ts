@@ -15,8 +15,20 @@ import {
   number,
   percent,
   relative,
+  shellWord,
   tableName,
 } from "../src/data/format";
+
+test("what is copied into a shell is one word of it, whatever it is", () => {
+  expect(shellWord("support.tickets")).toBe("support.tickets");
+  for (const [value, word] of [
+    ["$(touch x)", "'$(touch x)'"],
+    ["a b", "'a b'"],
+    ["it's; rm", String.raw`'it'\''s; rm'`],
+    ["", "''"],
+  ] as const)
+    expect(shellWord(value)).toBe(word);
+});
 
 test("no value is no text, and 0 is one", () => {
   for (const write of [number, bytes]) {

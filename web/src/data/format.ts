@@ -124,6 +124,11 @@ export function absolute(iso: string, zone: string): string {
   return zone === "UTC" ? utc : `${time(zone)} ${zone}\n${utc}`;
 }
 
+/** A value as one word of a command that is copied into a shell: others choose names and keys. */
+export function shellWord(value: string): string {
+  return /^[\w@%+=:,./-]+$/.test(value) ? value : `'${value.replaceAll("'", String.raw`'\''`)}'`;
+}
+
 /** The table without the schema that need not be named, as psql shows it. */
 export function tableName(relation: string): string {
   return relation.replace(/^public\./, "");

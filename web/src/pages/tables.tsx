@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { type ReactNode, useState } from "react";
 
 import { textOf } from "../data/exact";
-import { count, tableName } from "../data/format";
+import { count, shellWord, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { Refused, request } from "../data/request";
 import { badge, type RunState } from "../data/runs";
@@ -162,7 +162,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
         ) : rows.length === 0 ? (
           <EmptyBody
             title={key ? `No run for key ${key}` : "No run for this table yet"}
-            command={`walagent why ${tableName(relation)} ${key || "KEY"}`}
+            command={`walagent why ${shellWord(tableName(relation))} ${shellWord(key || "KEY")}`}
           >
             {key
               ? "Its condition was false, it was written before the attachment, or it does not exist."
@@ -247,7 +247,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
             {rows?.length ?? 0} rows with runs{rows?.length === 200 && ", the newest"}
           </span>
           <span className="hide-s">
-            For a row without a run: <code>walagent why {tableName(relation)} KEY</code>
+            For a row without a run: <code>walagent why {shellWord(tableName(relation))} KEY</code>
           </span>
         </div>
       )}
