@@ -188,7 +188,7 @@ begin
         raise exception 'principal "%" may not do this', coalesce(agent.current_principal(), '')
             using errcode = '42501', hint = case
                 when exists (select from agent_internal.login l where l.login = session_user) and agent.current_principal() is null
-                then format('Its name is taken in tenant "default". As the operator, run update agent.principal set login = name where (tenant, name) = (''default'', %L)', session_user)
+                then format('Tenant "default" has something else of its name. As the operator, run update agent.principal set login = name where (tenant, name) = (''default'', %L)', session_user)
                 else format('It needs the role %s, and its token the scope for it.', _role) end;
     end if;
 end;

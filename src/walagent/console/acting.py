@@ -83,7 +83,7 @@ class Acting:
             try:
                 await act_as(conn, token, find=self.find)
             except Exception:
-                self._known.pop(digest, None)  # it is nobody's any more
+                self._known.pop(digest, None)  # it was revoked, or has expired
                 raise
             cursor = await conn.execute("select agent.current_tenant(), agent.current_principal()")
             row = await cursor.fetchone()

@@ -17,7 +17,7 @@ select 'principal', r.rolname::text, format('%s of tenant %s', l.principal, l.te
        cross join owner o
  where r.rolsuper or r.rolbypassrls or pg_has_role(r.oid, o.oid, 'member')
 union all
--- A login of a name that is taken in tenant default: it is nobody.
+-- A login that acts as nobody, because a principal or an agent of tenant default has its name.
 select 'nobody', r.rolname::text, l.taken_by, ''
   from agent_internal.login l
        join pg_roles r on r.rolname = l.login and r.rolcanlogin
