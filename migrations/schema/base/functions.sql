@@ -137,7 +137,36 @@ as $$
         then agent_internal.mac(format('triggers %s %s', agent_internal.transaction_name(), _count)) || _count else '' end, true)
 $$;
 
--- Before a statement on a table of walagent, whose triggers act as who executes it; not below a trigger of others.
+-- In a trigger of walagent: what it executes acts as who executes the statement; not below a trigger of others.
+--
+-- Returns whether it was said; a trigger that is deferred says it itself, and takes it back with leave().
+create or replace function agent_internal.enter()
+    returns boolean
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if pg_trigger_depth() <> agent_internal.own_triggers() + 1 then
+        return false;
+    end if;
+    perform agent_internal.say_own_triggers(pg_trigger_depth());
+    return true;
+end;
+$$;
+
+create or replace function agent_internal.leave(_entered boolean)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if _entered then
+        perform agent_internal.say_own_triggers(pg_trigger_depth() - 1);
+    end if;
+end;
+$$;
+
+-- Before a statement on a table of walagent.
 create or replace function agent_internal.enter_trigger()
     returns trigger
     language plpgsql
@@ -145,9 +174,7 @@ create or replace function agent_internal.enter_trigger()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if pg_trigger_depth() = agent_internal.own_triggers() + 1 then
-        perform agent_internal.say_own_triggers(pg_trigger_depth());
-    end if;
+    perform agent_internal.enter();
     return null;
 end;
 $$;
@@ -159,9 +186,7 @@ create or replace function agent_internal.leave_trigger()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if pg_trigger_depth() = agent_internal.own_triggers() then
-        perform agent_internal.say_own_triggers(pg_trigger_depth() - 1);
-    end if;
+    perform agent_internal.leave(pg_trigger_depth() = agent_internal.own_triggers());
     return null;
 end;
 $$;

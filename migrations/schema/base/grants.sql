@@ -19,6 +19,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.lock_alone(regclass, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.lock_apply()', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.lock_grants()', 'execute', '{runner}'),
+    ('function', 'agent_internal.enter()', 'execute', '{runner}'),
+    ('function', 'agent_internal.leave(boolean)', 'execute', '{runner}'),
     ('function', 'agent_internal.in_code()', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.in_foreign_code()', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.in_foreign_trigger()', 'execute', '{runner,viewer,developer,asker,member}'),

@@ -112,9 +112,12 @@ create or replace function agent_internal.delete_budget_use()
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _entered constant boolean := agent_internal.enter();
 begin
     delete from agent_internal.budget_use where budget_id = old.id;
     delete from agent.spend where budget_id = old.id;
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;
@@ -175,6 +178,8 @@ create or replace function agent_internal.notify_budget()
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _entered constant boolean := agent_internal.enter();
 begin
     if tg_op <> 'INSERT' then
         perform from agent_internal.lock where name = 'budget' for update;
@@ -185,6 +190,7 @@ begin
         perform pg_notify('walagent_runs', '');
     end if;
     perform pg_notify('walagent_budgets', '');
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;

@@ -55,10 +55,13 @@ create or replace function agent_internal.wake_delivery()
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _entered constant boolean := agent_internal.enter();
 begin
     update agent_internal.queue q set queued = true
       from agent.run r where r.id = new.run_id and q.id = r.queue_id and not q.queued;
     perform pg_notify('walagent_runs', '');
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;

@@ -7,11 +7,14 @@ create or replace function agent_internal.detach_queue()
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _entered constant boolean := agent_internal.enter();
 begin
     update agent_internal.queue set paused = old.paused where id = old.id and paused <> old.paused;
     if old.paused then
         perform agent_internal.cancel_runs(array(select r.id from agent.run r where r.queue_id = old.id));
     end if;
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;
@@ -38,9 +41,12 @@ create or replace function agent_internal.notify_queue()
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _entered constant boolean := agent_internal.enter();
 begin
     update agent_internal.queue set queued = true where id = new.queue_id and not queued;
     perform pg_notify('walagent_runs', '');
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;
@@ -148,12 +154,15 @@ create or replace function agent_internal.sync_queue()
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _entered constant boolean := agent_internal.enter();
 begin
     insert into agent_internal.queue (id, kind, attachment_id, cap, paused)
     select id, case when turns ? 'worker' then 'worker'
                     when relation = 'agent.event'::regclass then 'turn' else 'agent' end, id, cap, paused
       from agent.attachment where id = new.id
     on conflict (id) do update set kind = excluded.kind, cap = excluded.cap, paused = excluded.paused, queued = true;
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;

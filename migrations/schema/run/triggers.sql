@@ -32,3 +32,9 @@ create trigger drop_row before update of state on agent.run
 -- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
 create trigger enter before insert or update or delete on agent.run for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.run for each statement execute function agent_internal.leave_trigger();
+create trigger enter before insert or update or delete on agent_internal.cancel_request for each statement execute function agent_internal.enter_trigger();
+create trigger leave after insert or update or delete on agent_internal.cancel_request for each statement execute function agent_internal.leave_trigger();
+create trigger enter before insert or update or delete on agent_internal.deferred_change for each statement execute function agent_internal.enter_trigger();
+create trigger leave after insert or update or delete on agent_internal.deferred_change for each statement execute function agent_internal.leave_trigger();
+create trigger enter before insert or update or delete on agent_internal.merged_change for each statement execute function agent_internal.enter_trigger();
+create trigger leave after insert or update or delete on agent_internal.merged_change for each statement execute function agent_internal.leave_trigger();

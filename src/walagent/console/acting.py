@@ -65,6 +65,10 @@ class Acting:
                 ) from error
             yield conn
 
+    def share_of(self, token: str) -> Actor:
+        """Return in whose share a token is checked: of whom it was, or nobody's."""
+        return self._known.get(sha256(token.encode()).digest(), (0.0, NOBODY))[1]
+
     async def who(self, token: str) -> Actor:
         """Return whose share a request takes; what a token may do is checked in its transaction.
 

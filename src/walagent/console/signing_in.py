@@ -12,6 +12,7 @@ from walagent.console.offer import Offer
 from walagent.console.own import check_texts, text_of
 from walagent.console.sessions import HOURS, enter, exchange, leave, read_session
 from walagent.http.exchange import RefusedError, answer, read_object
+from walagent.http.shares import NOBODY
 from walagent.telemetry.log import log
 
 _MOST_BYTES: Final = 1 << 16  # of a body that anybody can send
@@ -35,7 +36,8 @@ class SigningIn:
         given = await read_object(request, _MOST_BYTES)
         code, token = given.get("code"), given.get("token")
         check_texts({"code": text_of(code)})
-        async with self._acting.connection() as conn, conn.transaction():
+        share = self._acting.share_of(token) if isinstance(token, str) else NOBODY
+        async with self._acting.connection(share) as conn, conn.transaction():
             if isinstance(code, str):
                 session = await exchange(conn, code)
             elif isinstance(token, str):
@@ -59,8 +61,10 @@ class SigningIn:
 
     async def sign_out(self, request: Request) -> Response:
         """End the session."""
-        async with self._acting.connection() as conn, conn.transaction():
-            await leave(conn, token_of(request.scope))
+        token = token_of(request.scope)
+        share = self._acting.share_of(token)
+        async with self._acting.connection(share) as conn, conn.transaction():
+            await leave(conn, token)
         return without_cookie(answer({}), request)
 
 
