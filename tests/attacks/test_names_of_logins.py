@@ -99,7 +99,7 @@ async def test_a_login_that_takes_part_in_a_thread_stays_itself(
             assert await rows(own, WHO) == [("default", login, True)]
 
 
-@pytest.mark.parametrize("name", ["(walagent)", "(", "walagent"])
+@pytest.mark.parametrize("name", ["(walagent)", "walagent"])
 async def test_nobody_is_called_as_walagent_acts(ready: AsyncConnection, name: str) -> None:
     """Calls that no agent makes, and their policies, act under a name that nothing else has."""
     ann = await person(ready, "ann", "admin")

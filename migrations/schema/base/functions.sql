@@ -96,6 +96,7 @@ create or replace function agent_internal.is_maintaining()
     language plpgsql
     volatile
     set search_path = pg_catalog, pg_temp
+    set exit_on_error = off
 as $$
 begin
     execute 'close "of walagent, which does not exist"';

@@ -30,7 +30,7 @@ create table agent.tenant (
 
 create table agent.principal (
     tenant       text collate "C" not null references agent.tenant,
-    name         name not null check (name::text ~ '^[^[:cntrl:](][^[:cntrl:]]*$'),
+    name         name not null check (name::text ~ '^[^[:cntrl:]]+$' and name <> '(walagent)'),
     id           uuid not null unique default gen_random_uuid(),
     kind         text not null default 'user' check (kind in ('user', 'agent', 'service')),
     login        name unique,
