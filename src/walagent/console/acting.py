@@ -66,7 +66,7 @@ class Acting:
             yield conn
 
     def share_of(self, token: str) -> Actor:
-        """Return in whose share a token is checked: of whom it was, else the one without a token."""
+        """Return in whose share a token is checked: of whom it was, or the one without."""
         return self._known.get(sha256(token.encode()).digest(), (0.0, NOBODY))[1]
 
     async def who(self, token: str) -> Actor:
