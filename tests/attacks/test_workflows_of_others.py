@@ -104,5 +104,5 @@ async def test_two_agents_are_not_one_principal(conn: AsyncConnection) -> None:
     await run_all(conn, MODEL)
     long = "insert into agent.agent (name, model) values (%s, 'fake')"
     await conn.execute(long.encode(), ("s" * 63,))
-    await refused(conn, long, "s" * 64, state="23514")
-    await refused(conn, long, "é" * 32, state="23514")
+    await refused(conn, long, "s" * 64, state="WA013")
+    await refused(conn, long, "é" * 32, state="WA013")

@@ -122,6 +122,10 @@ as $$
 declare
     _refusal constant text := agent_internal.name_refusal(new.tenant, new.name);
 begin
+    if octet_length(new.name) > 63 then  -- its principal would be that of another name
+        raise exception 'the name of agent "%" has % bytes', new.name, octet_length(new.name)
+            using errcode = 'WA013', hint = 'Use at most 63.';
+    end if;
     if _refusal is not null then
         raise exception '%', _refusal using errcode = 'WA013', detail = 'Its tools would act as that one.', hint = 'Use another name.';
     end if;
