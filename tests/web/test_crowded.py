@@ -10,7 +10,8 @@ from tests.helpers.database import run_all, value
 from tests.helpers.desk import desk
 from tests.helpers.people import person
 
-AGENT = "reviews_refunds_of_annual_renewals_that_were_charged_after_the"  # the longest that a name can be
+# About as long as a name can be.
+AGENT = "reviews_refunds_of_annual_renewals_that_were_charged_after_the"
 END = "https://status.example.com/incidents/4711"
 REASON = (
     "the provider refused " + "each of the calls that were made in the last minutes " * 20 + END
