@@ -40,7 +40,7 @@ select p.oid::regproc::text, array(select t.typname::text
 _SIGNED = "does nothing without a signature of the daemon, which names run and tenant"
 _HELD = "agent_internal.check_holder(): a run of a question of the caller, in its tenant"
 SAFE = {
-    "agent_internal.in_foreign_trigger": "says where the caller is, and nothing else",
+    "agent_internal.own_triggers": "says where the caller is, and nothing else",
     "agent_signed.admit_call": _SIGNED,
     "agent_signed.call_tool": _SIGNED,
     "agent_signed.check_egress": _SIGNED,

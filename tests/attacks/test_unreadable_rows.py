@@ -9,6 +9,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import attach, role, rows, run_all, session, value
+from walagent.models.script import call
 from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.store.codecs.exact import exact, read_json
 
@@ -63,6 +64,23 @@ async def test_a_row_ends_no_worker(
         assert first == "failed"
         assert "nested deeper than 200 levels" in str(reason)
         assert "columns" in str(reason)
+
+
+async def test_a_tool_that_returns_what_cannot_be_read(conn: AsyncConnection, dsn: str) -> None:
+    """The model learns it, and the run goes on."""
+    await run_all(conn, SETUP)
+    await run_all(
+        conn,
+        f"create function public.deep() returns jsonb language sql as $$ select {DEEP} $$;"
+        "create function public.long() returns jsonb language sql as"
+        f" $$ select {DIGITS} $$",
+    )
+    script = ScriptedModel([call("public_deep"), call("public_long"), "done"])
+    async with daemon(conn, dsn, {"fake": script}) as d:
+        await attach(conn, "name=a, tools=[public.deep, public.long]", "t")
+        await run_all(conn, "insert into t (id) values (1)")
+        await d.until("select bool_or(agent_internal.is_final(state)) is true from agent.run")
+    assert await rows(conn, STATES) == [("succeeded", None)]
 
 
 async def test_a_workflow_of_one_tenant_ends_no_worker_of_others(

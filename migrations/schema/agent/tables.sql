@@ -1,5 +1,5 @@
 create table agent.agent (
-    name                text not null check (name <> '' and name <> '(walagent)' and octet_length(name) <= 63),
+    name                text not null check (name <> '' and name <> '(walagent)'),
     version             integer not null default 1,
     model               text,
     system_prompt       text not null default '',

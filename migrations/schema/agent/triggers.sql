@@ -47,6 +47,6 @@ create trigger check_principal_name before insert or update of tenant, name, kin
 create trigger check_agents_of_nodes after insert on agent.workflow_version
     for each row execute function agent_internal.check_agents_of_nodes();
 
--- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.agent for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.agent for each statement execute function agent_internal.leave_trigger();

@@ -13,6 +13,6 @@ create trigger notify_of_approval
     after insert on agent.approval
     for each row execute function agent_internal.notify_of_approval();
 
--- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.approval for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.approval for each statement execute function agent_internal.leave_trigger();

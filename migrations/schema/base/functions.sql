@@ -113,10 +113,12 @@ comment on function agent_internal.is_maintaining() is 'Whether PostgreSQL maint
 -- How many triggers are walagent's own, without one of others below them: those of statements on its tables.
 --
 -- What says so is signed for this transaction, and only triggers of walagent have it signed, which nobody else can create.
+-- It stands for all triggers of a statement on its tables; a deferred one says it for itself.
 create or replace function agent_internal.own_triggers()
     returns integer
     language plpgsql
     stable
+    security definer
     set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -192,25 +194,16 @@ begin
 end;
 $$;
 
--- Whether a trigger of others is being executed.  Since PostgreSQL 18, one below the cascade of a foreign key is executed as the
--- owner of its table, after the statement of the foreign key: nothing says so, but that it is a trigger.
-create or replace function agent_internal.in_foreign_trigger()
-    returns boolean
-    language sql
-    stable
-    security definer
-    set search_path = pg_catalog, pg_temp
-as $$ select pg_trigger_depth() > 0 and pg_trigger_depth() > agent_internal.own_triggers() $$;
-comment on function agent_internal.in_foreign_trigger() is 'Whether a trigger of others is being executed';
-
 -- Whether PostgreSQL executes code of others here, in a session of somebody who has not called it.
 --
 -- It does so as the owner of a table: while it maintains the table, or checks or cascades a foreign key, whose statement is among
--- the callers then; or in a trigger.  What stands around the names of callers is in the language of the server.
+-- the callers then; what stands around it is in the language of the server.  Or in a trigger: since PostgreSQL 18, one below such a
+-- cascade is executed as the owner of its table after that statement, and nothing says so, but that it is a trigger.
 -- A parallel worker does not know who has called.
 --
+-- Args: _called: also code that a trampoline executes, which is among the callers: nothing removes it from them.
 -- Raises 25000 in a parallel worker, where nothing of walagent is executed.
-create or replace function agent_internal.in_foreign_code()
+create or replace function agent_internal.in_foreign_code(_called boolean default false)
     returns boolean
     language plpgsql
     stable
@@ -221,30 +214,18 @@ declare
 begin
     get diagnostics _callers = pg_context;
     perform set_config('walagent.parallel', 'no', true);
-    return strpos(_callers, 'OPERATOR(') > 0 and _callers ~ '(SELECT 1 FROM|DELETE FROM|UPDATE) .*OPERATOR[(]'
-        or agent_internal.in_foreign_trigger()
+    return _called and strpos(_callers, 'agent_call.as_') > 0 and _callers ~ 'agent_call[.]as_[0-9]+[(]'
+        or strpos(_callers, 'OPERATOR(') > 0 and _callers ~ '(SELECT 1 FROM|DELETE FROM|UPDATE) .*OPERATOR[(]'
+        or pg_trigger_depth() > 0 and pg_trigger_depth() > agent_internal.own_triggers()
         or agent_internal.is_maintaining();
 end;
 $$;
-comment on function agent_internal.in_foreign_code() is 'Whether PostgreSQL executes code of others, which nobody has called';
+comment on function agent_internal.in_foreign_code(boolean) is 'Whether PostgreSQL executes code of others, which nobody has called';
 
--- Whether code of others is being executed here, so that the login of the session is not who acts: also by a trampoline, which is
--- among those that have called this: nothing removes it from them.
---
--- Raises 25000 in a parallel worker, where nothing of walagent is executed.
+-- Whether code of others is being executed here, so that the login of the session is not who acts.
 create or replace function agent_internal.in_code()
     returns boolean
-    language plpgsql
+    language sql
     stable
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _callers text;
-begin
-    get diagnostics _callers = pg_context;
-    perform set_config('walagent.parallel', 'no', true);
-    return strpos(_callers, 'agent_call.as_') > 0 and _callers ~ 'agent_call[.]as_[0-9]+[(]'
-        or agent_internal.in_foreign_code();
-end;
-$$;
+    return agent_internal.in_foreign_code(_called => true);
 comment on function agent_internal.in_code() is 'Whether code of others is being executed';

@@ -30,7 +30,7 @@ create trigger audit_change after insert or update or delete on agent.budget
 create trigger inherit_tenant before insert on agent_internal.budget_use
     for each row execute function agent_internal.inherit_tenant('budget');
 
--- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.budget for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.budget for each statement execute function agent_internal.leave_trigger();
 create trigger enter before insert or update or delete on agent_internal.budget_use for each statement execute function agent_internal.enter_trigger();

@@ -1,4 +1,5 @@
 insert into agent_internal.privilege (kind, object, privilege, capabilities) values
+    ('table', 'agent_internal.named_object', 'select', '{runner,developer}'),
     ('function', 'agent_internal.argument_names(regprocedure)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_columns(regclass, text[], text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.column_schema(regclass, name)', 'execute', '{runner,developer}'),

@@ -17,7 +17,7 @@ create trigger require_developer before insert or update or delete on agent.docu
 create trigger require_developer before insert or update or delete on agent.embedding_setting
     for each statement execute function agent_internal.require_developer();
 
--- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.document for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.document for each statement execute function agent_internal.leave_trigger();
 create trigger enter before insert or update or delete on agent.document_link for each statement execute function agent_internal.enter_trigger();

@@ -20,6 +20,6 @@ create trigger check_parameters before insert or update of parameters on agent.m
 create trigger check_bands before insert or update of price_bands on agent.model
     for each row when (jsonb_typeof(new.price_bands) = 'array') execute function agent_internal.check_bands();
 
--- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.model for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.model for each statement execute function agent_internal.leave_trigger();

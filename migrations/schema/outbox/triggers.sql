@@ -10,7 +10,7 @@ create constraint trigger wake_delivery
     for each row
     execute function agent_internal.wake_delivery();
 
--- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.channel for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.channel for each statement execute function agent_internal.leave_trigger();
 create trigger enter before insert or update or delete on agent.notification for each statement execute function agent_internal.enter_trigger();

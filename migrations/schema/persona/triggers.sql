@@ -22,6 +22,6 @@ create trigger require_developer before insert or update or delete on agent.pers
 create trigger check_parameters before insert or update of parameters on agent.persona
     for each row when (jsonb_typeof(new.parameters) = 'object') execute function agent_internal.check_parameters();
 
--- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.persona for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.persona for each statement execute function agent_internal.leave_trigger();

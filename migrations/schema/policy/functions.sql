@@ -201,7 +201,7 @@ begin
                  where (c.priority, c.name) > (_policy.priority, _policy.name) and not agent_internal.overrules(c.run_as, _policy.run_as));
             _reason := coalesce(nullif(_policy.message, ''), format('policy "%s"', _policy.name));
             begin
-                _other := agent_internal.exchanged_name(_policy.compiled -> 'uses');
+                _other := case when _policy.compiled -> 'uses' <> '[]' then agent_internal.exchanged_name(_policy.compiled -> 'uses') end;
                 _applies := case when _other is null then true end;
                 if _other is not null then
                     _reason := format('%s; if that may be, create policy "%s" again', _other, _policy.name);

@@ -19,7 +19,7 @@ create trigger audit_change after insert or update or delete on agent.egress_rul
 create trigger require_developer before insert or update or delete on agent.egress_rule
     for each statement execute function agent_internal.require_developer();
 
--- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.policy for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.policy for each statement execute function agent_internal.leave_trigger();
 create trigger enter before insert or update or delete on agent.egress_rule for each statement execute function agent_internal.enter_trigger();

@@ -361,8 +361,7 @@ begin
             hint = 'Enable it with: walagent tenants principals enable NAME';
     end if;
     perform agent_internal.check_expiry(expires_at);
-    if _login is not null and not agent_internal.is_operator()
-       and agent_internal.may_become((select r.oid from pg_roles r where r.rolname = agent_internal.own_login()), _login) is not true then
+    if _login is not null and not agent_internal.is_operator() and not agent_internal.own_login_may_become(_login) then
         raise exception 'a token of principal "%" acts as login "%", which the caller cannot become', principal, _login
             using errcode = '42501', hint = format('As the operator, run select token from agent.create_token(%L, tenant => %L).', principal, tenant);
     end if;

@@ -45,6 +45,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.login_of(text, name)', 'execute', '{runner}'),
     ('function', 'agent_internal.login_refusal(text, name)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.mac(text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.own_login_may_become(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.own_login()', 'execute', '{runner,approver}'),
     ('function', 'agent_internal.may_read()', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.sees(text)', 'execute', '{runner}'),

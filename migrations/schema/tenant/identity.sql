@@ -303,6 +303,16 @@ end;
 $$;
 comment on function agent_internal.own_login() is 'The login whose privileges bound what the caller does';
 
+-- Whether the caller's login can become a role.
+create or replace function agent_internal.own_login_may_become(_role name)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce((select agent_internal.may_become(r.oid, _role) from pg_roles r where r.rolname = agent_internal.own_login()), false)
+$$;
+
 -- How the caller can ask questions over this session's login: which login it has, and whether that login can become a role.
 --
 -- Args: _role: the role that statements of questions run as.
@@ -318,7 +328,7 @@ as $$
 begin
     login := agent_internal.own_login();
     is_own := coalesce(login = session_user, false);
-    may := login is not null and coalesce((select agent_internal.may_become(l.oid, _role) from pg_roles l where l.rolname = login), false);
+    may := agent_internal.own_login_may_become(_role);
     bypasses := (select r.rolsuper or r.rolbypassrls from pg_roles r where r.rolname = session_user);
     -- walagent's own policies ask for the principal first.
     reads_login := exists (

@@ -26,7 +26,7 @@ create trigger audit_change after insert or update or delete on agent.token
 create trigger check_settings before insert or update of settings on agent.tenant
     for each row when (jsonb_typeof(new.settings) = 'object') execute function agent_internal.check_settings();
 
--- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.principal for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.principal for each statement execute function agent_internal.leave_trigger();
 create trigger enter before insert or update or delete on agent.tenant for each statement execute function agent_internal.enter_trigger();

@@ -29,7 +29,7 @@ create trigger check_role_tool before insert or update or delete on agent.role_t
 create trigger check_schemas before insert or update of input_schema, output_schema on agent.tool
     for each row when (new.kind not in ('mcp', 'python')) execute function agent_internal.check_schemas();
 
--- walagent's own triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.tool for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.tool for each statement execute function agent_internal.leave_trigger();
 create trigger enter before insert or update or delete on agent.role_tool for each statement execute function agent_internal.enter_trigger();

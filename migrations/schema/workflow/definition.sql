@@ -508,8 +508,7 @@ create or replace function agent_internal.check_workflow_owner(_of agent.workflo
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not agent_internal.is_operator() and agent_internal.may_become(
-           (select r.oid from pg_roles r where r.rolname = agent_internal.own_login()), _of.run_as) is not true then
+    if not agent_internal.is_operator() and not agent_internal.own_login_may_become(_of.run_as) then
         raise exception '"%" cannot become role "%", as which workflow "%" runs', coalesce(agent.current_principal(), ''), _of.run_as, _of.workflow
             using errcode = '42501', hint = format('Connect as a login that is a member of %I, or as the owner of the schema.', _of.run_as);
     end if;

@@ -213,7 +213,7 @@ end;
 $$;
 create or replace trigger refuse_skill instead of insert or update or delete on aos_skills.skill for each row execute function aos_skills.refuse_skill();
 
--- These triggers act as who executes the statement: see agent_internal.in_foreign_trigger().
+-- These triggers act as who executes the statement: see agent_internal.own_triggers().
 do $$
 declare
     _view text;

@@ -15,6 +15,7 @@ from psycopg.abc import Query
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
 
+from walagent.message import Json, Unreadable
 from walagent.store.codecs.exact import read_json
 from walagent.store.sessions.tool_connections import ToolTransaction
 
@@ -94,7 +95,10 @@ class StepSession:
     async def _send(self, text: str, *, last: bool = False) -> Mapping[str, Any]:
         request = {"run_as": self.role, "path": self.search_path, "sql": text, "last": last}
         found = await self.tools.call("execute_as", request)
-        return read_json(found) if found else {}
+        answer: Json = read_json(found) if found else {}
+        if isinstance(answer, Unreadable):
+            raise ProgrammingError(f"the rows are not read: {answer}")
+        return answer
 
     def _rows(self, found: Mapping[str, Any]) -> ToolRows:
         names, rows = found["names"] or (), found["rows"]
