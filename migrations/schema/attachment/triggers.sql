@@ -51,7 +51,3 @@ create trigger inherit_tenant before insert on agent.backfill
 -- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.attachment for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.attachment for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent.attachment_version for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent.attachment_version for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent.backfill for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent.backfill for each statement execute function agent_internal.leave_trigger();

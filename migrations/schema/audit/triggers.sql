@@ -17,5 +17,3 @@ create constraint trigger append_audit
 -- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.audit for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.audit for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent_internal.audit_entry for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent_internal.audit_entry for each statement execute function agent_internal.leave_trigger();

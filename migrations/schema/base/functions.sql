@@ -113,7 +113,8 @@ comment on function agent_internal.is_maintaining() is 'Whether PostgreSQL maint
 -- How many triggers are walagent's own, without one of others below them: those of statements on its tables.
 --
 -- What says so is signed for this transaction, and only triggers of walagent have it signed, which nobody else can create.
--- It stands for all triggers of a statement on its tables; a deferred one says it for itself.
+-- It stands for all triggers of a statement on most of its tables.  A deferred one says it for itself, and so do those of tables
+-- that each run writes many times.
 create or replace function agent_internal.own_triggers()
     returns integer
     language plpgsql
@@ -142,7 +143,7 @@ $$;
 
 -- In a trigger of walagent: what it executes acts as who executes the statement; not below a trigger of others.
 --
--- Returns whether it was said; a trigger that is deferred says it itself, and takes it back with leave().
+-- Returns whether it was said: who has said it takes it back with leave().
 create or replace function agent_internal.enter()
     returns boolean
     language plpgsql
@@ -189,7 +190,7 @@ create or replace function agent_internal.leave_trigger()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform agent_internal.leave(pg_trigger_depth() = agent_internal.own_triggers());
+    perform agent_internal.leave(pg_trigger_depth() = 1 or pg_trigger_depth() = agent_internal.own_triggers());
     return null;
 end;
 $$;

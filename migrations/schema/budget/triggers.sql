@@ -33,5 +33,3 @@ create trigger inherit_tenant before insert on agent_internal.budget_use
 -- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.budget for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.budget for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent_internal.budget_use for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent_internal.budget_use for each statement execute function agent_internal.leave_trigger();

@@ -8,5 +8,3 @@ create trigger inherit_tenant before insert on agent.gap_choice
 -- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.gap for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.gap for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent.gap_choice for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent.gap_choice for each statement execute function agent_internal.leave_trigger();

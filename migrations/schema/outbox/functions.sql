@@ -150,6 +150,7 @@ create or replace function agent_internal.notify_of_run()
     set search_path = pg_catalog, pg_temp
 as $$
 declare
+    _entered constant boolean := agent_internal.enter();
     _reason constant text := left(new.error ->> 'reason', 2000);
 begin
     if new.error ? 'budget' then
@@ -165,6 +166,7 @@ begin
             jsonb_build_object('run', new.id, 'kind', new.kind, 'state', new.state, 'key', new.key, 'reason', _reason), new.id,
             format('run %s %s %s', new.id, new.state, new.lease));
     end if;
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;

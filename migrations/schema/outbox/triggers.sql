@@ -15,5 +15,3 @@ create trigger enter before insert or update or delete on agent.channel for each
 create trigger leave after insert or update or delete on agent.channel for each statement execute function agent_internal.leave_trigger();
 create trigger enter before insert or update or delete on agent.notification for each statement execute function agent_internal.enter_trigger();
 create trigger leave after insert or update or delete on agent.notification for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent.outbox for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent.outbox for each statement execute function agent_internal.leave_trigger();

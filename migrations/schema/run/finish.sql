@@ -24,6 +24,8 @@ create or replace function agent_internal.drop_row()
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _entered constant boolean := agent_internal.enter();
 begin
     new.change := agent_internal.without_row(new.change);
     if (select agent_internal.is_guarded(v.definition, (v.definition ->> 'run_as')::name) from agent.attachment_version v
@@ -32,6 +34,7 @@ begin
         new.ordering_key := null;
     end if;
     update agent_internal.merged_change m set change = agent_internal.without_row(m.change) where m.run_id = new.id;
+    perform agent_internal.leave(_entered);
     return new;
 end;
 $$;

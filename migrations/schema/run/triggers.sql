@@ -28,13 +28,3 @@ create trigger inherit_tenant before insert on agent_internal.cancel_request
 
 create trigger drop_row before update of state on agent.run
     for each row when (new.state = 'skipped' and new.kind = 'agent') execute function agent_internal.drop_row();
-
--- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
-create trigger enter before insert or update or delete on agent.run for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent.run for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent_internal.cancel_request for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent_internal.cancel_request for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent_internal.deferred_change for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent_internal.deferred_change for each statement execute function agent_internal.leave_trigger();
-create trigger enter before insert or update or delete on agent_internal.merged_change for each statement execute function agent_internal.enter_trigger();
-create trigger leave after insert or update or delete on agent_internal.merged_change for each statement execute function agent_internal.leave_trigger();

@@ -23,6 +23,8 @@ create or replace function agent_internal.inherit_tenant()
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _entered constant boolean := agent_internal.enter();
 begin
     if tg_argv[0] = 'run' then
         select r.tenant into new.tenant from agent.run r where r.id = new.run_id;
@@ -33,6 +35,7 @@ begin
     elsif tg_argv[0] = 'budget' then
         select b.tenant into new.tenant from agent.budget b where b.id = new.budget_id;
     end if;
+    perform agent_internal.leave(_entered);
     return new;
 end;
 $$;

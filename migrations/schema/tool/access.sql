@@ -359,6 +359,7 @@ create or replace function agent_internal.audit_refusal()
     set search_path = pg_catalog, pg_temp
 as $$
 declare
+    _entered constant boolean := agent_internal.enter();
     _identity constant text := coalesce(current_setting('walagent.identity', true), '');
     _run      agent.run;
     _agent    text;
@@ -370,6 +371,7 @@ begin
     perform agent_internal.audit('tool.refused', coalesce(new.content ->> 'name', ''), jsonb_build_object(
         'run', new.run_id, 'call', new.content -> 'call_id', 'reason', new.content -> 'denied'), _run.tenant);
     perform set_config('walagent.identity', _identity, true);
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;

@@ -270,6 +270,7 @@ create or replace function agent_internal.post_call()
     set search_path = pg_catalog, pg_temp
 as $$
 declare
+    _entered constant boolean := agent_internal.enter();
     _turn   agent.run;
     _thread uuid;
     _call   jsonb;
@@ -277,6 +278,7 @@ declare
 begin
     select * into _turn from agent.run r where r.id = new.run_id;
     if _turn.kind is distinct from 'turn' or new.content ? 'correction' then
+        perform agent_internal.leave(_entered);
         return null;
     end if;
     _thread := (_turn.change #>> '{new,thread_id}')::uuid;
@@ -294,6 +296,7 @@ begin
     end if;
     update agent.fact f set tool_use_event = _event.id
      where f.tenant = _event.tenant and f.thread_id = _thread and f.tool_use_event is null and f.created_at = now();
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;
