@@ -4,10 +4,10 @@
 -- the expression, or looks at it.  So it is parsed and never planned: the planner executes immutable functions.
 --
 -- Args: _expression: NULL: returns NULLs.  _type: of its result: bool or jsonb.  _variable: the name of the value.  _path: for the
---       names in it.  _state: SQLSTATE of what is wrong with it.
--- Returns uses: what of users it uses, as agent_internal.names_used_by() returns it.
+--       names in it, and in what it calls.  _role: as which it is executed.  _state: SQLSTATE of what is wrong with it.
+-- Returns uses: what of users it uses or could call, as agent_internal.names_used_by() returns it.
 create or replace function agent_internal.compiled_expression(
-    _expression text, _type text, _variable name, _path text, _state text, out compiled text, out uses jsonb
+    _expression text, _type text, _variable name, _path text, _role name, _state text, out compiled text, out uses jsonb
 )
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -37,7 +37,7 @@ begin
     end;
     compiled := agent_internal.view_text('pg_temp.walagent_condition', ' SELECT ', format(
         E' AS holds\n   FROM jsonb_to_record(''{}''::jsonb) s(%I jsonb);', _variable));
-    uses := agent_internal.names_used_by('pg_temp.walagent_condition');
+    uses := agent_internal.names_used_by('pg_temp.walagent_condition') || agent_internal.names_called_bare(compiled, _path, _role);
     drop view pg_temp.walagent_condition;
     _other := agent_internal.exchanged_name(uses);
     if _other is not null then
@@ -45,4 +45,4 @@ begin
     end if;
 end;
 $$;
-comment on function agent_internal.compiled_expression(text, text, name, text, text) is 'An expression of a workflow or policy, checked, with all names spelled out';
+comment on function agent_internal.compiled_expression(text, text, name, text, name, text) is 'An expression of a workflow or policy, checked, with all names spelled out';

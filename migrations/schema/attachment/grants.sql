@@ -32,7 +32,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.drift_of_run(bigint, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.drop_message(jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.identity_drift(regclass, jsonb)', 'execute', '{runner}'),
-    ('function', 'agent_internal.compiled_expression(text, text, name, text, text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.compiled_expression(text, text, name, text, name, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.is_one_expression(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_use(text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.is_trial()', 'execute', '{runner,developer}'),

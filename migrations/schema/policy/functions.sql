@@ -20,8 +20,8 @@ begin
         begin
             select jsonb_build_object('condition', c.compiled, 'expression', e.compiled,
                                       'uses', coalesce(c.uses, '[]') || coalesce(e.uses, '[]')) into new.compiled
-              from agent_internal.compiled_expression(new.condition, 'bool', 'call', new.search_path, 'WA022') c
-                   cross join agent_internal.compiled_expression(new.expression, 'jsonb', 'call', new.search_path, 'WA022') e;
+              from agent_internal.compiled_expression(new.condition, 'bool', 'call', new.search_path, new.run_as, 'WA022') c
+                   cross join agent_internal.compiled_expression(new.expression, 'jsonb', 'call', new.search_path, new.run_as, 'WA022') e;
         exception when syntax_error_or_access_rule_violation or data_exception or sqlstate 'WA022' then
             get stacked diagnostics _hint = pg_exception_hint;
             raise exception 'policy "%": %', new.name, sqlerrm using errcode = 'WA022', hint = _hint;

@@ -129,7 +129,7 @@ begin
         _condition := format('%I.%I(state)', _tool ->> 'schema', _tool ->> 'function');
     end if;
     select c.compiled, c.uses into compiled, uses
-      from agent_internal.compiled_expression(_condition, 'bool', 'state', _as.search_path, 'WA025') c;
+      from agent_internal.compiled_expression(_condition, 'bool', 'state', _as.search_path, _as.run_as, 'WA025') c;
 end;
 $$;
 
