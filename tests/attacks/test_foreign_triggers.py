@@ -251,3 +251,75 @@ async def test_an_owner_of_a_table_decides_nothing(
             "update agent.principal set login = null; drop schema eves cascade;"
             "delete from agent.attachment",
         )
+
+
+APP = """
+create table public.orders (id int primary key, tenant text default agent.current_tenant());
+create table public.order_log (tenant text default agent.current_tenant(),
+                               by name default agent.current_principal());
+alter table public.orders enable row level security;
+alter table public.order_log enable row level security;
+create policy t on public.orders using (tenant = agent.current_tenant());
+create policy t on public.order_log using (tenant = agent.current_tenant());
+create function public.logs() returns trigger language plpgsql {rights} as $$
+begin
+    insert into public.order_log default values;
+    return new;
+end $$;
+create trigger logs after insert on public.orders for each row execute function public.logs();
+"""
+
+
+@pytest.mark.parametrize("way", ["token", "login", "mutation"])
+async def test_a_trigger_of_an_application_acts_as_who_writes(
+    conn: AsyncConnection, dsn: str, way: str
+) -> None:
+    """PostgreSQL gives it the rights of the writer: all of them."""
+    ann = await person(conn, "ann", "viewer", tenant="acme")
+    async with role(conn, "login" if way != "mutation" else "nologin") as app:
+        await run_all(
+            conn,
+            f"{APP.format(rights='')} select agent.grant_member('{app}');"
+            f"grant usage on schema public to {app};"
+            f"grant select, insert on public.orders, public.order_log to {app}",
+        )
+        insert = "insert into public.orders (id) values (1)"
+        if way == "mutation":
+            await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+            mutation = MutationEntry(statement=insert, run_as=app)
+            async with serving(conn, dsn, mutations={"order": mutation}) as served:
+                answer = await served.mutate(ann, "order")
+                assert answer.is_success, answer.text
+        else:
+            if way == "login":
+                named = "update agent.principal set login = %s where name = 'ann'"
+                await conn.execute(named, [app])
+            async with session(dsn, user=app) as own, own.transaction():
+                if way == "token":
+                    await own.execute("select agent.act_as(%s)", [ann])
+                await run_all(own, insert)
+        assert await rows(conn, "select tenant, by::text from public.order_log") == [
+            ("acme", "ann")
+        ]
+        await run_all(
+            conn,
+            "update agent.principal set login = null; drop table public.orders, public.order_log",
+        )
+
+
+async def test_a_trigger_with_the_rights_of_its_owner_is_nobody(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Its owner could be anybody: nothing tells it from one below a cascade."""
+    ann = await person(conn, "ann", "viewer", tenant="acme")
+    async with role(conn) as app:
+        await run_all(
+            conn,
+            f"{APP.format(rights='security definer')} select agent.grant_member('{app}');"
+            f"grant usage on schema public to {app}; grant insert on public.orders to {app}",
+        )
+        async with session(dsn, user=app) as own, own.transaction():
+            await own.execute("select agent.act_as(%s)", [ann])
+            await run_all(own, "insert into public.orders (id) values (1)")
+        assert await rows(conn, "select tenant, by::text from public.order_log") == [(None, None)]
+        await run_all(conn, "drop table public.orders, public.order_log")

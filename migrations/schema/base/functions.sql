@@ -195,11 +195,61 @@ begin
 end;
 $$;
 
+-- As which role a trampoline executes what it was given; NULL: none does.
+create or replace function agent_internal.acting_role()
+    returns name
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _said constant text := current_setting('walagent.acting_role', true);
+begin
+    if coalesce(_said, '') = '' or left(_said, 64) <> agent_internal.mac(format('acts %s %s', agent_internal.transaction_name(), substr(_said, 65))) then
+        return null;
+    end if;
+    return substr(_said, 65);
+end;
+$$;
+
+-- Say it until the end of the transaction; NULL: none does.  Returns what was said before.
+create or replace function agent_internal.say_acting_role(_role name)
+    returns name
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _before constant name := agent_internal.acting_role();
+begin
+    perform set_config('walagent.acting_role',
+                       coalesce(agent_internal.mac(format('acts %s %s', agent_internal.transaction_name(), _role)) || _role, ''), true);
+    return _before;
+end;
+$$;
+
+-- Whether code here has the rights of the role that executes the statement, and not of the owner of a table or function: a trigger
+-- that has them is executed as PostgreSQL executes all that a statement needs.  In a function of walagent nothing shows it.
+create or replace function agent_internal.has_own_rights()
+    returns boolean
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if agent_internal.has_owner_rights() then
+        return false;
+    end if;
+    return current_user = coalesce(nullif(current_setting('role'), 'none'), session_user) or current_user = agent_internal.acting_role();
+end;
+$$;
+
 -- Whether PostgreSQL executes code of others here, in a session of somebody who has not called it.
 --
 -- It does so as the owner of a table: while it maintains the table, or checks or cascades a foreign key, whose statement is among
 -- the callers then; what stands around it is in the language of the server.  Or in a trigger: since PostgreSQL 18, one below such a
--- cascade is executed as the owner of its table after that statement, and nothing says so, but that it is a trigger.
+-- cascade is executed as the owner of its table after that statement, and nothing says so, but that it is a trigger whose
+-- rights are not those of the role that executes the statement.
 -- A parallel worker does not know who has called.
 --
 -- Args: _called: also code that a trampoline executes, which is among the callers: nothing removes it from them.
@@ -216,8 +266,8 @@ begin
     get diagnostics _callers = pg_context;
     perform set_config('walagent.parallel', 'no', true);
     return _called and strpos(_callers, 'agent_call.as_') > 0 and _callers ~ 'agent_call[.]as_[0-9]+[(]'
-        or strpos(_callers, 'OPERATOR(') > 0 and _callers ~ '(SELECT 1 FROM|DELETE FROM|UPDATE) .*OPERATOR[(]'
-        or pg_trigger_depth() > 0 and pg_trigger_depth() > agent_internal.own_triggers()
+        or strpos(_callers, 'OPERATOR(') > 0 and _callers ~ '(SELECT 1 FROM|DELETE FROM|UPDATE) (ONLY )?("|[(]SELECT ).*OPERATOR[(]'
+        or pg_trigger_depth() > 0 and pg_trigger_depth() > agent_internal.own_triggers() and not agent_internal.has_own_rights()
         or agent_internal.is_maintaining();
 end;
 $$;

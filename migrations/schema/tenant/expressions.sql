@@ -1,9 +1,9 @@
--- Who acts.
+-- Who acts in this session.
 --
--- Returns: tenant, principal: NULL: nobody, who sees no rows.  named: whether it is a principal, whose roles count.
---          scopes: of its token; empty: all.  until: when its token expires; NULL: never.
-create or replace function agent_internal.identity(
-    out tenant text, out principal name, out named boolean, out scopes text[], out until timestamptz
+-- Args: _nobody: code of others is executed here, as who asks has seen in their own callers and rights.
+-- Returns as agent_internal.identity() does.
+create or replace function agent_internal.identity_of_session(
+    _nobody boolean, out tenant text, out principal name, out named boolean, out scopes text[], out until timestamptz
 )
     language plpgsql
     stable
@@ -16,19 +16,18 @@ declare
     _login    agent_internal.login;
 begin
     scopes := '{}';
+    if _nobody is not false then
+        named := true;
+        return;
+    end if;
     if _identity is not null then
         named := true;
-        if left(_identity, 64) = agent_internal.mac(format('identity %s %s', agent_internal.transaction_name(), _who))
-           and not agent_internal.in_foreign_code() then  -- what acts by a token or a run may call code of others, and PostgreSQL not
+        if left(_identity, 64) = agent_internal.mac(format('identity %s %s', agent_internal.transaction_name(), _who)) then
             tenant := _who::jsonb ->> 0;
             principal := _who::jsonb ->> 1;
             scopes := array(select jsonb_array_elements_text(_who::jsonb -> 2));
             until := _who::jsonb ->> 3;
         end if;
-        return;
-    end if;
-    if agent_internal.in_code() then  -- its session can be that of a person who asks or tries
-        named := true;
         return;
     end if;
     select * into _login from agent_internal.login l where l.login = session_user order by l.taken_by = 'login' desc limit 1;
@@ -38,10 +37,29 @@ begin
             tenant := 'default';
             principal := session_user;
         end if;
-    elsif named and _login.active then
+    elsif named and _login.active and _login.role = to_regrole(quote_ident(session_user)) then
         tenant := _login.tenant;
         principal := _login.principal;
     end if;
+end;
+$$;
+
+-- Who acts.  What acts by a token or a run may call code of others; a login does not act there: its session can be that of a
+-- person who asks or tries.
+--
+-- Returns: tenant, principal: NULL: nobody, who sees no rows.  named: whether it is a principal, whose roles count.
+--          scopes: of its token; empty: all.  until: when its token expires; NULL: never.
+create or replace function agent_internal.identity(
+    out tenant text, out principal name, out named boolean, out scopes text[], out until timestamptz
+)
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    select i.* into tenant, principal, named, scopes, until
+      from agent_internal.identity_of_session(
+               agent_internal.in_foreign_code(_called => coalesce(current_setting('walagent.identity', true), '') = '')) i;
 end;
 $$;
 comment on function agent_internal.identity() is 'Tenant and principal of the caller';

@@ -40,6 +40,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.find_token(bytea)', 'execute', '{runner}'),
     ('function', 'agent_internal.has_owner_rights()', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.identity()', 'execute', '{runner,viewer,developer,asker,member}'),
+    ('function', 'agent_internal.identity_of_session(boolean)', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.is_operator()', 'execute', '{runner}'),
     ('function', 'agent_internal.lock_admins(text)', 'execute', '{runner}'),
     ('function', 'agent_internal.login_of(text, name)', 'execute', '{runner}'),

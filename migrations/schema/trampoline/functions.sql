@@ -130,11 +130,13 @@ create or replace function agent_internal.go_through(
     set search_path = pg_catalog, pg_temp
 as $$
 declare
+    _before constant name := agent_internal.say_acting_role(pg_get_userbyid(substring(_through from '[0-9]+')::oid));
     _result text;
 begin
     execute format('select %s($1, $2, $3, $4, $5, $6)', _through) into _result using _sql, _arguments, _texts, _path, _rows, _last;
     -- A SET by the statement outlasts the search_path of this function: its operators must not be found here.
     perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    perform agent_internal.say_acting_role(_before);
     return _result;
 end;
 $$;
