@@ -8,6 +8,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import message_of, refused, role, rows, run_all, session, value
 from tests.helpers.people import acting, application, person
+from walagent.doctor.roles import check_isolation
 from walagent.store.install.server_facts import unconfined_roles
 
 WHO: Final = "select agent.current_tenant(), agent.current_principal(), agent.has_role('developer')"
@@ -69,6 +70,39 @@ async def test_a_login_that_is_made_later_is_nobody(
             assert await rows(own, WHO) == [("default", name, True)]
     finally:
         await run_all(ready, f"drop owned by {name}; drop role {name}")
+
+
+async def test_a_role_that_gets_the_name_of_a_login_later_is_nobody(
+    ready: AsyncConnection, dsn: str
+) -> None:
+    """The login of a principal was dropped, and who may create roles makes another one."""
+    name = f"again_{ready.info.dbname}"[:60]
+    made = f"create role {name} login; select agent.grant_developer('{name}')"
+    await run_all(
+        ready,
+        f"{made}; select agent.create_principal('ann', login => '{name}');"
+        "select agent.grant_role('ann', 'developer');"
+        f"drop owned by {name}; drop role {name}; {made}",
+    )
+    try:
+        async with session(dsn, user=name) as own:
+            assert await rows(own, WHO) == [(None, None, False)]
+        # Nor after any other change of the principal.
+        await run_all(ready, "update agent.principal set display_name = 'Ann', active = true")
+        async with session(dsn, user=name) as own:
+            assert await rows(own, WHO) == [(None, None, False)]
+        (found,) = await unconfined_roles(ready)
+        assert (found.used_by, found.role) == ("later", name)
+        (finding,) = check_isolation([found])
+        await run_all(ready, finding.fix)
+        async with session(dsn, user=name) as own:
+            assert await rows(own, WHO) == [("default", "ann", True)]
+        assert await unconfined_roles(ready) == []
+    finally:
+        await run_all(
+            ready,
+            f"update agent.principal set login = null; drop owned by {name}; drop role {name}",
+        )
 
 
 async def test_a_superuser_of_a_taken_name_gets_its_link(ready: AsyncConnection, dsn: str) -> None:

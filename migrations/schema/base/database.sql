@@ -61,6 +61,7 @@ begin
     if not found then
         return null;
     end if;
+    update agent_internal.login l set role = to_regrole(quote_ident(l.login)) where l.taken_by = 'login';  -- another server's
     if not _moved then
         update agent.approval set state = 'cancelled', decided_at = agent_internal.now() where state = 'pending';
         update agent.run

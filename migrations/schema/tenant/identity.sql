@@ -4,19 +4,27 @@ create or replace function agent_internal.keep_logins()
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _role oid;  -- another one that gets the name later is not the principal's
 begin
     if tg_table_name = 'tenant' then
         update agent_internal.login l set active = p.active and new.active
           from agent.principal p where p.login = l.login and p.tenant = new.name and l.taken_by = 'login';
         return null;
     end if;
+    if tg_op = 'UPDATE' and new.login = old.login then
+        select l.role into _role from agent_internal.login l where (l.login, l.taken_by) = (old.login, 'login');
+    elsif tg_op <> 'DELETE' then
+        _role := to_regrole(quote_ident(new.login));
+    end if;
     if tg_op <> 'INSERT' then
         delete from agent_internal.login l
          where (l.login, l.taken_by) = (old.login, 'login') or old.tenant = 'default' and (l.login, l.taken_by) = (old.name, 'principal');
     end if;
     if tg_op <> 'DELETE' and new.login is not null then
-        insert into agent_internal.login (login, taken_by, tenant, principal, active)
-        values (new.login, 'login', new.tenant, new.name, new.active and (select t.active from agent.tenant t where t.name = new.tenant));
+        insert into agent_internal.login (login, taken_by, tenant, principal, active, role)
+        values (new.login, 'login', new.tenant, new.name,
+                new.active and (select t.active from agent.tenant t where t.name = new.tenant), _role);
     end if;
     if tg_op <> 'DELETE' and new.tenant = 'default' and not new.is_login then
         insert into agent_internal.login (login, taken_by, tenant, principal, active) values (new.name, 'principal', 'default', new.name, false);

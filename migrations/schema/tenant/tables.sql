@@ -57,13 +57,14 @@ create table agent.role_grant (
 );
 
 -- Logins of principals, without row-level security: the policies themselves read it.  And what principals and agents of the
--- tenant `default` are called: a login of that name is not that one.
+-- tenant `default` are called: a login of that name is not that one.  Nor is a role that was created later with the name of a login.
 create table agent_internal.login (
     login     name not null,
     taken_by  text not null check (taken_by in ('login', 'principal', 'agent')),
     tenant    text collate "C" not null,
     principal name not null,
     active    boolean not null,
+    role      oid,  -- of the login when it became the principal's
     primary key (login, taken_by)
 );
 

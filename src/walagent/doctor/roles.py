@@ -73,6 +73,12 @@ def check_isolation(roles: Iterable[UnconfinedRole]) -> Iterator[Finding]:
                     " in tenant default",
                     f"select agent.create_principal('…', login => {quote_text(found.role)});",
                 )
+            case "later", tie:
+                yield warning(
+                    f'login "{found.role}" of principal {found.principal} is nobody: the role was'
+                    " created after it became the principal's",
+                    tie,
+                )
             case _, "BYPASSRLS":
                 yield warning(f'role "{found.role}" has BYPASSRLS', bypasses)
             case _:

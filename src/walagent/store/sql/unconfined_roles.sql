@@ -17,7 +17,15 @@ select 'principal', r.rolname::text, format('%s of tenant %s', l.principal, l.te
        cross join owner o
  where r.rolsuper or r.rolbypassrls or pg_has_role(r.oid, o.oid, 'member')
 union all
--- A login that acts as nobody, because a principal or an agent of tenant default has its name.
+-- A login that acts as nobody, because its role was created after it became the principal's.
+select 'later', l.login::text, format('%s of tenant %s', l.principal, l.tenant),
+       format('update agent.principal set login = null where (tenant, name) = (%1$L, %2$L);'
+              ' update agent.principal set login = %3$L where (tenant, name) = (%1$L, %2$L);', l.tenant, l.principal, l.login)
+  from agent_internal.login l
+       join pg_roles r on r.rolname = l.login and r.oid is distinct from l.role
+ where l.taken_by = 'login'
+union all
+-- Or because a principal or an agent of tenant default has its name.
 select 'nobody', r.rolname::text, l.taken_by, ''
   from agent_internal.login l
        join pg_roles r on r.rolname = l.login and r.rolcanlogin
