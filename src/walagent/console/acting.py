@@ -11,13 +11,14 @@ from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
 from walagent.console.offer import Engine
-from walagent.console.sessions import act_as, acting_role
+from walagent.console.owners import Owners
+from walagent.console.sessions import ENDED, UNKNOWN, act_as, acting_role
 from walagent.console.statements import read_rows
 from walagent.domain.tenant import Actor
 from walagent.errors import DatabaseLostError
 from walagent.http.exchange import RefusedError
 from walagent.http.shares import NOBODY, Shares
-from walagent.http.signed_tokens import FindIdentity
+from walagent.http.signed_tokens import FindIdentity, SignedTokenError
 from walagent.message import Json
 from walagent.store.sessions.acting import identity_of_token
 
@@ -48,6 +49,7 @@ class Acting:
         self._patience = patience
         # Shapes need connections, too.
         self._places = Shares("statements", 6, of_tenant=4, of_principal=2, waiting=20)
+        self._owners = Owners(self.connection)
         self._known: dict[bytes, tuple[float, Actor]] = {}  # by digest of the token
         self._role: list[str | None] = []  # once it is known
         self._role_lock = asyncio.Lock()
@@ -65,9 +67,27 @@ class Acting:
                 ) from error
             yield conn
 
-    def share_of(self, token: str) -> Actor:
-        """Return in whose share a token is checked: of whom it was, or the one without."""
-        return self._known.get(sha256(token.encode()).digest(), (0.0, NOBODY))[1]
+    async def share_of(self, token: str, message: str = ENDED) -> Actor:
+        """Return in whose share a token is checked: whose it is, or was.
+
+        Raises:
+            RefusedError: there is none, or it is unknown, expired or revoked.
+        """
+        if not token:
+            raise RefusedError(401, "nobody is signed in")
+        digest = sha256(token.encode()).digest()
+        if digest in self._known:
+            return self._known[digest][1]
+        try:
+            identity = self.find(token)
+        except SignedTokenError as error:
+            raise RefusedError(401, str(error), UNKNOWN) from error
+        if identity.of is not None:
+            return identity.of
+        owner = await self._owners.of(digest)
+        if owner is None:
+            raise RefusedError(401, message, UNKNOWN)
+        return owner
 
     async def who(self, token: str) -> Actor:
         """Return whose share a request takes; what a token may do is checked in its transaction.
@@ -82,6 +102,7 @@ class Acting:
         at, actor = self._known.get(digest, (-_KNOWN, NOBODY))
         if now - at < _KNOWN:
             return actor
+        actor = await self.share_of(token)
         async with self.connection(actor) as conn, conn.transaction():
             await conn.execute(_LOCAL)
             try:

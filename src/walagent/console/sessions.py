@@ -19,9 +19,10 @@ from walagent.store.sessions.own_roles import check_own_role
 
 HOURS: Final = 12
 _MINUTES: Final = 5
-_UNKNOWN: Final = "WA018"
+UNKNOWN: Final = "WA018"
 _ROLES: Final = ("admin", "developer", "approver", "agent", "viewer")
-_OPEN: Final = "the code is unknown, expired or was used"
+ENDED: Final = "the session has ended"
+UNKNOWN_CODE: Final = "the code is unknown, expired or was used"
 
 Connection = AsyncConnection[Any]
 
@@ -70,13 +71,13 @@ async def exchange(conn: Connection, code: str) -> str:
         RefusedError: the code is unknown, expired or was used.
     """
     if "\0" in code:
-        raise RefusedError(401, _OPEN)
+        raise RefusedError(401, UNKNOWN_CODE)
     try:
         (token,) = await _one(conn, "select agent_internal.exchange_code(%s)", code)
     except Error as error:
-        if error.sqlstate != _UNKNOWN:
+        if error.sqlstate != UNKNOWN:
             raise
-        raise RefusedError(401, _OPEN, _UNKNOWN) from error
+        raise RefusedError(401, UNKNOWN_CODE, UNKNOWN) from error
     return str(token)
 
 
@@ -95,10 +96,10 @@ async def enter(conn: Connection, token: str, find: FindIdentity = identity_of_t
     try:
         (session,) = await _one(conn, "select agent_internal.open_session(%s)", token)
     except Error as error:
-        if error.sqlstate != _UNKNOWN:
+        if error.sqlstate != UNKNOWN:
             raise
         text = error.diag.message_primary or "the token cannot be used"
-        raise RefusedError(401, text, _UNKNOWN) from error
+        raise RefusedError(401, text, UNKNOWN) from error
     return str(session)
 
 
@@ -139,11 +140,11 @@ async def act_as(
         identity = find(token)
         await conn.execute(identity.statement, identity.parameters)
     except SignedTokenError as error:
-        raise RefusedError(401, message or str(error), _UNKNOWN) from error
+        raise RefusedError(401, message or str(error), UNKNOWN) from error
     except Error as error:
-        if error.sqlstate != _UNKNOWN:
+        if error.sqlstate != UNKNOWN:
             raise
-        raise RefusedError(401, message or "the session has ended", _UNKNOWN) from error
+        raise RefusedError(401, message or ENDED, UNKNOWN) from error
 
 
 async def read_session(conn: Connection, version: str) -> Session:

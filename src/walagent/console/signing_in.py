@@ -10,7 +10,7 @@ from walagent.console.acting import Acting
 from walagent.console.guard import cookie_name, prefix_of, token_of
 from walagent.console.offer import Offer
 from walagent.console.own import check_texts, text_of
-from walagent.console.sessions import HOURS, enter, exchange, leave, read_session
+from walagent.console.sessions import HOURS, UNKNOWN_CODE, enter, exchange, leave, read_session
 from walagent.http.exchange import RefusedError, answer, read_object
 from walagent.http.shares import NOBODY
 from walagent.telemetry.log import log
@@ -36,7 +36,10 @@ class SigningIn:
         given = await read_object(request, _MOST_BYTES)
         code, token = given.get("code"), given.get("token")
         check_texts({"code": text_of(code)})
-        share = self._acting.share_of(token) if isinstance(token, str) else NOBODY
+        if isinstance(code, str):
+            share = await self._acting.share_of(code, UNKNOWN_CODE)
+        else:
+            share = await self._acting.share_of(token) if isinstance(token, str) else NOBODY
         async with self._acting.connection(share) as conn, conn.transaction():
             if isinstance(code, str):
                 session = await exchange(conn, code)
@@ -62,7 +65,7 @@ class SigningIn:
     async def sign_out(self, request: Request) -> Response:
         """End the session."""
         token = token_of(request.scope)
-        share = self._acting.share_of(token)
+        share = await self._acting.share_of(token)
         async with self._acting.connection(share) as conn, conn.transaction():
             await leave(conn, token)
         return without_cookie(answer({}), request)

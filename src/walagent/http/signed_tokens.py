@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walagent.base.extras import install_hint
 from walagent.config.environment import Environment
 from walagent.config.sections import Identity as IdentitySettings
+from walagent.domain.tenant import Actor
 from walagent.errors import ConfigError
 from walagent.store.sessions.acting import Identity, identity_of_token
 
@@ -61,14 +62,12 @@ class SignedTokens:
             return identity_of_token(token)
         claims = self._verify(token)
         settings = self._settings
+        tenant = _text(claims, settings.tenant_claim)
+        principal = _text(claims, settings.principal_claim)
         return Identity(
             "select agent_internal.act_as_principal(%s, %s, %s, %s)",
-            (
-                _text(claims, settings.tenant_claim),
-                _text(claims, settings.principal_claim),
-                list(settings.scopes),
-                _end(claims),
-            ),
+            (tenant, principal, list(settings.scopes), _end(claims)),
+            Actor(tenant, principal),
         )
 
     def _verify(self, token: str) -> Mapping[str, Any]:

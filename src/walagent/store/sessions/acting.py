@@ -14,6 +14,7 @@ from psycopg import AsyncConnection, AsyncCursor, AsyncTransaction
 from psycopg.abc import Params, Query
 from psycopg.pq import TransactionStatus
 
+from walagent.domain.tenant import Actor
 from walagent.store.sessions.watched_connection import WatchedConnection
 
 _AS_LOGIN: Final = "select current_setting('role'), set_config('role', 'none', true)"
@@ -25,6 +26,7 @@ class Identity:
 
     statement: LiteralString
     parameters: tuple[object, ...] = field(repr=False)
+    of: Actor | None = None  # None: only the database knows
 
 
 def identity_of_token(token: str) -> Identity:
