@@ -10,6 +10,7 @@ and where it occurs in the text nevertheless (a model can be made to repeat it),
 
 import hashlib
 import re
+from collections.abc import Callable
 from typing import Final
 
 import orjson
@@ -65,12 +66,14 @@ def without_control(text: str) -> str:
     return _UNSEEN.sub("", text)
 
 
-def visible(text: str) -> str:
-    """Show what a reader does not see as what it is: its code point in braces.
+def visible(
+    text: str, show: Callable[[str], str] = lambda unseen: f"\\u{{{ord(unseen):x}}}"
+) -> str:
+    """Show what a reader does not see as what it is: its code point in braces, or as *show* does.
 
     For texts that people decide on, on each screen and in each message.
     """
-    return _UNSEEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
+    return _UNSEEN.sub(lambda found: show(found[0]), text)
 
 
 def one_line(text: str, most: int) -> str:

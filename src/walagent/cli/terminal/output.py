@@ -39,11 +39,6 @@ json_result = click.option(
     help="Print one JSON document.",
 )
 
-# Characters that a terminal interprets and JSON does not escape: C1 controls, line separators, and
-# marks that change the direction of text.
-_BARE = (*range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)
-_ESCAPES = {code: f"\\u{code:04x}" for code in _BARE}
-
 
 def print_json(document: Json) -> None:
     """Print one JSON document."""
@@ -56,10 +51,15 @@ def print_line(document: Json) -> None:
 
 
 def _escaped(document: bytes) -> bytes:
-    """Escape the characters of `_BARE` if stdout is a terminal; the document stays the same."""
+    """Escape what a reader does not see if stdout is a terminal; the document stays the same."""
     if not sys.stdout.isatty():
         return document
-    return document.decode().translate(_ESCAPES).encode()
+    return visible(document.decode(), _json_escape).encode()
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be").hex(" ", 2).split()
+    return "".join(f"\\u{unit}" for unit in units)
 
 
 def print_wrapped(line: str, *, hang: int = 2, color: str | None = None) -> None:
