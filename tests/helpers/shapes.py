@@ -183,19 +183,19 @@ class Follower:
         while not self.is_up_to_date:
             await self.step()
 
-    async def until(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    async def until(self, rows: Mapping[str, Mapping[str, Any]], within: float = DEADLINE) -> None:
         """Follow live until it has these rows."""
         try:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(within):
                 while self.rows != rows:
                     await self.step(live=self.is_up_to_date)
         except TimeoutError:
-            different = {
-                k: (self.rows.get(k), rows.get(k))
+            different = [
+                (k, self.rows.get(k), rows.get(k))
                 for k in {*self.rows, *rows}
                 if self.rows.get(k) != rows.get(k)
-            }
-            assert not different, different
+            ]
+            assert not different, (len(different), different[:3])
             raise
 
     def apply(self, message: dict[str, Any]) -> None:

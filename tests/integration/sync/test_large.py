@@ -51,10 +51,10 @@ async def test_the_first_rows_do_not_wait_for_the_last(conn: AsyncConnection, ds
         assert 0 < len(client.rows) < COUNT / 10
         await run_all(conn, f"update item set title = 'new' where id in (1, {COUNT})")
         await run_all(conn, "delete from item where id = 2")
-        await client.until(await present(conn))
+        await client.until(await present(conn), within=4 * DEADLINE)
         assert client.refetches == 0
         other = Follower(served, table="item")
-        await other.until(await present(conn))
+        await other.until(await present(conn), within=4 * DEADLINE)
         assert other.refetches == 0
 
 
