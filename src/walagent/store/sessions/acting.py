@@ -26,7 +26,7 @@ class Identity:
 
     statement: LiteralString
     parameters: tuple[object, ...] = field(repr=False)
-    of: Actor | None = None  # None: only the database knows
+    of: Actor | None = field(default=None, repr=False)  # None: only the database knows
 
 
 def identity_of_token(token: str) -> Identity:
