@@ -86,7 +86,9 @@ as $$
                   pg_get_userbyid(o.owner), u.owner)
       from jsonb_to_recordset(_used) as u (bare boolean, kind text, schema name, name name, owner name)
            join pg_namespace n on n.nspname = u.schema
-           join agent_internal.named_object o on o.kind = u.kind and o.schema = n.oid and o.name = u.name
+           -- By the index of each catalog: to read them whole takes milliseconds, before each call of a tool.
+           cross join lateral (select * from agent_internal.named_object o
+                                where o.kind = u.kind and o.schema = n.oid and o.name = u.name offset 0) o
      where agent_internal.is_safe_owner(o.owner, u.owner) is not true
        and not (u.bare is true and agent_internal.takes_other_types(u.kind, o.oid))
      limit 1
