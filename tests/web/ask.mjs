@@ -45,7 +45,7 @@ seen.planned = await page.locator("[aria-label=Progress] li").allInnerTexts();
 await check(page, "progress");
 await page.waitForSelector("[aria-label=Progress] :text-is('3 rows')");
 seen.read = await page.locator("[aria-label=Progress] li").allInnerTexts();
-await page.waitForSelector("svg.chart");
+await page.waitForSelector("ul.hbars");
 seen.gone = await page.locator("[aria-label=Progress]").count();
 
 // Edit puts the question back; what is sent then is another one, which fails.
@@ -63,7 +63,7 @@ await page.waitForSelector("#questions tbody tr:nth-child(2)");
 seen.listed = await page.locator("#questions tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].slice(0, 2).map((cell) => cell.innerText.trim()).join("\t")));
 await page.click("#questions a:has-text('each category')");
 await page.waitForURL(/question=/);
-await page.waitForSelector("svg.chart");
+await page.waitForSelector("ul.hbars");
 await page.waitForSelector("svg.plan");
 seen.answer = await page.locator(".answer").innerText();
 seen.rows = await page.locator("[aria-label^=Rows] tbody tr").allInnerTexts();

@@ -84,7 +84,7 @@ await page.waitForSelector("#question");
 await page.keyboard.type("How many tickets are there in each category?");
 await page.keyboard.press("Control+Enter");
 await page.waitForSelector("svg.plan");
-await page.waitForSelector("svg.chart");
+await page.waitForSelector("ul.hbars");
 seen.answer = await text(page, ".answer");
 seen.results = await page.locator("[aria-label^=Rows]").evaluateAll((all) => all.map((table) => [...table.querySelectorAll("tbody tr")].map((row) => row.innerText)));
 seen.plan = await page.locator("svg.plan rect.ok").count();

@@ -43,6 +43,27 @@ seen.back = [await goBack("/runs", 9_000, "[data-run] a"), await goBack("/agents
 await resize(page, 390);
 seen.back.push(await goBack("/runs", 5_000, "[data-run] a"));
 
+// Each run has its agent and what it wrote; states are counted; bars lead to their runs.
+await resize(page, 1440);
+await page.goto(`${base}/runs?key=8`);
+await page.waitForSelector("[data-run='8']");
+seen.cells = (await page.locator("[data-run='8'] td").allInnerTexts()).slice(4, 6);
+await page.goto(`${base}/runs`);
+await page.waitForSelector(".facets a");
+seen.facets = (await page.locator(".facets a").allInnerTexts()).map((each) => each.replaceAll(/\s+/g, " ").trim());
+await page.locator(".facets a:has-text('failed')").click();
+await page.waitForURL(/state=failed/);
+await page.locator(".plot a").first().focus();
+seen.bar = await page.locator(".plot a").first().getAttribute("aria-label");
+
+// The list of threads goes on below the first hundred.
+await page.goto(`${base}/threads`);
+for (let n = 0; n < 40 && (await page.locator("aside.threads a.item").count()) < 230; n += 1) {
+  await page.locator("aside.threads > :last-child").scrollIntoViewIfNeeded();
+  await page.waitForTimeout(200);
+}
+seen.threads = await page.locator("aside.threads a.item[href*='/threads/']").count();
+
 // A group of failures shows its reason in full.
 await resize(page, 1440);
 await page.goto(`${base}/failed`);

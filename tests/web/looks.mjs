@@ -14,7 +14,7 @@ for (const width of options.widths) {
     await page.waitForSelector("h1, h3, .absent");
     await page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
     await checkThemes(page, `${path} ${width}`);
-    if (path === "/cost") seen.prices = await page.locator(".chart text").allTextContents();
+    if (path === "/cost") seen.prices = await page.locator(".plot .y span").allTextContents();
   }
 }
 await end();

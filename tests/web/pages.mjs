@@ -57,7 +57,7 @@ seen.readers = await rows(page, "Readers");
 await page.waitForSelector("[aria-label=Publication] tbody tr");
 seen.publication = await rows(page, "Publication");
 seen.own = await page.locator("#publication").innerText();
-seen.lag = await page.locator("svg.chart[aria-label*='commit to ingestion']").getAttribute("aria-label");
+seen.lag = await page.locator(".plot[aria-label*='ommit to ingestion']").getAttribute("aria-label");
 await page.goto(base);
 // Runs, failures, latency, open runs (of which the page needs two readings), lag.
 await page.waitForFunction(() => document.querySelectorAll(".figures path").length === 5);

@@ -42,6 +42,9 @@ WATCHES = """
 select agent.attach('ticket', format('name=watch_%s, model=script, on=delete, system_prompt=x', n))
   from generate_series(1, 24) n;
 """
+THREADS = """
+select agent.open_thread(format('Thread %s', n)) from generate_series(1, 230) n
+"""
 CALL = """
 set session_replication_role = replica;
 update agent.approval
@@ -69,6 +72,7 @@ async def test_long_names_and_many_rows_break_no_page(
         title = "A thread about " + "renewals that were charged " * 7
         await run_all(conn, f"select agent.open_thread('{title}')")
         thread = await value(conn, "select id::text from agent.thread")
+        await run_all(conn, THREADS)
         token = await person(conn, "omar")
         seen = await use("crowded.mjs", link=started.link, end=END, thread=thread, token=token)
         port = started.url.rpartition(":")[2]
@@ -80,6 +84,11 @@ async def test_long_names_and_many_rows_break_no_page(
     assert seen["back"] == [[True, True]] * 3
     assert at["faults"] == []
     assert at["tall"] == []
+    assert seen["cells"] == ["triage", "category = how_to"]
+    assert [each.split()[0] for each in seen["facets"]] == ["succeeded", "failed"]
+    assert seen["facets"][1].endswith("+")  # of the newest 10,000
+    assert "failed, dead" in seen["bar"]
+    assert seen["threads"] == 231
     assert seen["reason"]
     assert seen["mine"]
     assert (seen["typed"], seen["away"]) == ("Not sent yet", "/cost")

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 
-import { axis, line, path, price } from "../src/data/axes";
+import { axis, axisOf, line, mark, path, price, ticks, type Unit } from "../src/data/axes";
 
 const counts = fc.integer({ min: 1, max: 1_000_000_000 });
 const amounts = fc.double({ min: 1e-5, max: 1e6, noNaN: true });
@@ -95,6 +95,46 @@ test("a path begins again after a gap", () => {
     fc.property(series, (values) => {
       const pieces = values.filter((value, i) => value !== null && (values[i - 1] ?? null) === null).length;
       expect((path(values, at, at).match(/M/g) ?? []).length).toBe(pieces);
+    }),
+  );
+});
+
+test.each<[number, Unit, string[]]>([
+  [200_000, "ms", ["0", "2 min", "4 min"]],
+  [950, "ms", ["0", "500 ms", "1 s"]],
+  [48_000, "ms", ["0", "30 s", "1 min"]],
+  [900_000, "ms", ["0", "10 min", "20 min"]],
+  [1_000_000, "count", ["0", "500 k", "1 M"]],
+  [3_600, "count", ["0", "2,000", "4,000"]],
+  [38, "count", ["0", "20", "40"]],
+  [44, "dollars", ["$0", "$25", "$50"]],
+])("the marks of an axis up to %d %s", (most, unit, shown) => {
+  const { top, step } = axisOf(most, unit);
+  expect(Array.from({ length: Math.round(top / step) + 1 }, (_, i) => mark(i * step, step, unit))).toEqual(shown);
+});
+
+test("marks of one axis differ, whatever its unit", () => {
+  fc.assert(
+    fc.property(counts, fc.constantFrom<Unit>("count", "ms"), (most, unit) => {
+      const { top, step } = axisOf(most, unit);
+      expect(top).toBeGreaterThanOrEqual(most);
+      const marks = Array.from({ length: Math.round(top / step) + 1 }, (_, i) => mark(i * step, step, unit));
+      expect(new Set(marks).size).toBe(marks.length);
+      expect(marks.length).toBeLessThanOrEqual(5);
+    }),
+  );
+});
+
+test("labels below are those of bars, at equal distances, with the last", () => {
+  expect(ticks(14)).toEqual([1, 4, 7, 10, 13]);
+  expect(ticks(1)).toEqual([0]);
+  expect(ticks(0)).toEqual([]);
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 400 }), (n) => {
+      const found = ticks(n);
+      expect(found.at(-1)).toBe(n - 1);
+      expect(found.length).toBeLessThanOrEqual(5);
+      expect(new Set(found.slice(1).map((each, i) => each - (found[i] ?? 0))).size).toBeLessThanOrEqual(1);
     }),
   );
 });

@@ -1,14 +1,23 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 
-import { joined, parseTokens, suggest, type Suggestion, type Token, unknownToken } from "../src/data/filter";
+import {
+  joined,
+  parseTokens,
+  suggest,
+  type Suggestion,
+  type Token,
+  unknownToken,
+  wrongValue,
+} from "../src/data/filter";
 
 const KNOWN: readonly Suggestion[] = [
   { name: "state", values: ["failed", "dead", "pending"] },
   { name: "agent", values: ["triage"] },
+  { name: "table" },
   { name: "since" },
 ];
-const names = fc.constantFrom(...KNOWN.map((each) => each.name));
+const names = fc.constantFrom("state", "agent", "table"); // that have lists
 const values = fc.stringMatching(/^[^\s,]{1,8}$/);
 
 test("a word with a known name and a value is a token, all other words are text", () => {
@@ -80,7 +89,7 @@ test("a value that is added to an invalid token makes a new token, without its c
 
 test("a suggestion continues the last word", () => {
   expect(suggest("refund st", KNOWN)).toEqual(["state:"]);
-  expect(suggest("", KNOWN)).toEqual(["state:", "agent:", "since:"]);
+  expect(suggest("", KNOWN)).toEqual(["state:", "agent:", "table:", "since:"]);
   expect(suggest("state:fa", KNOWN)).toEqual(["state:failed"]);
   expect(suggest("state:failed,d", KNOWN)).toEqual(["state:failed,dead"]);
   expect(suggest("since:1", KNOWN)).toEqual([]);
@@ -112,4 +121,28 @@ test("quotes make a text of what looks like a token", () => {
 
 test("a filter that has no tokens takes every text", () => {
   expect(unknownToken("foo:bar", [])).toBeUndefined();
+});
+
+test.each([
+  ["duration", "10s", true],
+  ["duration", "<1.5 min", true],
+  ["duration", "ten", false],
+  ["cost", ">0.05", true],
+  ["cost", "$5", false],
+  ["since", "today", true],
+  ["until", "today", false],
+  ["since", "2026-11-24T10:00Z", true],
+  ["since", "2026-11-24", true],
+  ["since", "yesterday", false],
+  ["ended", "7 days", true],
+  ["ended", "2026-11-28T03:30:00+00:00..2026-11-28T03:31:00+00:00", true],
+  ["ended", "2026-11-28T03:30:00+00:00..", true],
+  ["agent", "anything", true],
+])("%s:%s is right: %s", (name, value, isRight) => {
+  expect(wrongValue(name, value) === undefined).toBe(isRight);
+});
+
+test("another time takes the place of the one before", () => {
+  const old = [{ name: "since", value: "1h" }];
+  expect(joined(old, [{ name: "since", value: "24h" }])).toEqual([{ name: "since", value: "24h" }]);
 });

@@ -10,6 +10,7 @@ import {
   count,
   day,
   duration,
+  figure,
   minute,
   money,
   number,
@@ -28,6 +29,17 @@ test("what is copied into a shell is one word of it, whatever it is", () => {
     ["", "''"],
   ] as const)
     expect(shellWord(value)).toBe(word);
+});
+
+test.each([
+  ["11075.0000", "11,075"],
+  ["-1234567.50", "-1,234,567.5"],
+  ["9007199254740993", "9,007,199,254,740,993"],
+  ["0.05", "0.05"],
+  ["1e400", "1e400"],
+  [null, "NULL"],
+])("%s of a result is %s", (text, shown) => {
+  expect(figure(text)).toBe(shown);
 });
 
 test("no value is no text, and 0 is one", () => {

@@ -28,6 +28,7 @@ from walagent.errors import (
 )
 from walagent.message import ModelSpec, Reply, Request
 from walagent.models.model import Model
+from walagent.models.replies import storable_reply
 from walagent.telemetry.log import log
 
 Clock = Callable[[], float]
@@ -305,7 +306,7 @@ class LimitedModel:
         self.calls += 1
         try:
             async with self.limiter.place(self.model.spec):
-                return await self.model.complete(request)
+                return storable_reply(await self.model.complete(request))
         except ModelUnauthorizedError:
             self.refused = True
             raise

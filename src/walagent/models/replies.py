@@ -7,12 +7,13 @@ stored exactly become None, and `raw` shows the model what it sent.
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import NoReturn, cast
 
 import orjson
 
-from walagent.message import Json, ToolCall
+from walagent.message import Json, Reply, Text, Thinking, ToolCall
 
 TEXT_LIMIT = 1_000_000  # characters of one text part: a reply is one row
 ARGUMENTS_LIMIT = 1_000_000  # bytes of JSON of one call
@@ -53,6 +54,25 @@ def read_call_value(call_id: str, name: str, value: Json) -> ToolCall:
     except RecursionError:
         text = "arguments nested too deeply"
     return read_call(call_id, name, text)
+
+
+def storable_reply(reply: Reply) -> Reply:
+    """Return a reply of any provider without what jsonb cannot hold in a text or a call."""
+    parts = tuple(_storable_part(part) for part in reply.parts)
+    return reply if parts == reply.parts else replace(reply, parts=parts)
+
+
+def _storable_part(part: Text | Thinking | ToolCall) -> Text | Thinking | ToolCall:
+    match part:
+        case Text(text):
+            return Text(clean(text))
+        case ToolCall(id=call_id, name=name, arguments=arguments) if arguments is not None:
+            written = json.dumps(arguments, default=str, ensure_ascii=False)
+            if _SURROGATE.search(written) or _NUL.search(written.encode()):
+                return read_call(call_id, name, written)
+            return part
+        case _:
+            return part
 
 
 def storable(value: Json) -> bool:

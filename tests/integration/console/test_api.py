@@ -45,7 +45,8 @@ OF_MEMBERS = {
 } | {"console.post", "console.add_member", "console.remove_member", "console.save_query"}
 OF_VIEWERS = {"console.save_filter", "console.remove_filter"}
 MATCHING = (
-    *("state", "agent", "relation", "key", "kind", "reason", "sqlstate", "since", "ended"),
+    *("state", "agent", "relation", "key", "kind", "reason", "sqlstate"),
+    *("model", "duration", "cost", "since", "until", "ended"),
     *("tenant", "q", "oldest", "before"),
 )
 WRITE = {"x-walagent-request": "1", "content-type": "application/json"}

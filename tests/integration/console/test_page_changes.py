@@ -37,7 +37,21 @@ async def run_of(conn: AsyncConnection) -> str:
 
 async def found(served: Served, token: str, text: str) -> int:
     """Count the runs that a text is found in, by the list and by its number."""
-    names = ("state", "agent", "relation", "key", "kind", "reason", "sqlstate", "since", "ended")
+    names = (
+        "state",
+        "agent",
+        "relation",
+        "key",
+        "kind",
+        "reason",
+        "sqlstate",
+        "model",
+        "duration",
+        "cost",
+        "since",
+        "until",
+        "ended",
+    )
     filters = dict.fromkeys((*names, "tenant", "oldest", "before"), "")
     answer = await served.query(token, "console.runs", **filters, q=text, limit="50")
     assert answer.status_code == 200, answer.text

@@ -35,7 +35,21 @@ union all
 select 'question', 'question', 1, 'someone', '{}'::jsonb, 'failed'::agent.run_state, now(), null;
 """
 MATCHING = (
-    *("state", "agent", "relation", "key", "kind", "reason", "sqlstate", "since", "ended"),
+    *(
+        "state",
+        "agent",
+        "relation",
+        "key",
+        "kind",
+        "reason",
+        "sqlstate",
+        "model",
+        "duration",
+        "cost",
+        "since",
+        "until",
+        "ended",
+    ),
     *("tenant", "q", "oldest", "before"),
 )
 

@@ -89,3 +89,81 @@ async def test_a_row_is_called_by_its_words(conn: AsyncConnection, key: str) -> 
     text = f"select title from ({query.text}) q"
     found = await (await conn.execute(text.encode(), given)).fetchall()
     assert found == [(title,)]
+
+
+WORKED = """
+insert into agent.model (name, provider, model_id, base_url)
+values ('one', 'scripted', 'one', '/none'), ('two', 'scripted', 'two', '/none');
+create table ticket (id bigint primary key);
+select agent.attach('ticket', 'name=triage, model=one, system_prompt="Check it."');
+insert into agent.run
+    (id, queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
+     change, key, state, created_at, started_at, finished_at, cost, result)
+overriding system value
+select n, a.id, a.id, a.version, 1, '0/1', n, now(), '{}', n::text, 'succeeded',
+       at.created, at.created, at.created + n * interval '10 s', n * 0.01, 'Sorted.'
+  from agent.attachment a, generate_series(1, 3) n,
+       lateral (select timestamptz '2026-11-24 10:00+00' + n * interval '1 h' as created) at;
+insert into agent.step (run_id, seq, kind, content) values
+  (1, 0, 'reply', '{"parts": [{"text": "Mine."},
+     {"call": "a", "name": "update_row", "arguments": {"note": null, "category": "how_to"}},
+     {"call": "b", "name": "refund", "arguments": {"amount": 12.50}},
+     {"call": "c", "name": "page", "arguments": {}}, {"call": "d", "name": "page", "raw": "{"}]}'),
+  (1, 1, 'result', '{"call_id": "a", "name": "update_row", "content": "done", "is_error": false}'),
+  (1, 2, 'decision', '{"call_id": "b", "decision": "approved", "edited": {"amount": 9}}'),
+  (1, 3, 'result', '{"call_id": "b", "name": "refund", "content": "done", "is_error": false}'),
+  (1, 4, 'result', '{"call_id": "c", "name": "page", "content": "no", "is_error": true}');
+insert into agent.run
+    (id, kind, reason, queue_id, principal, change, state, started_at, lease_expires_at)
+overriding system value
+values (4, 'question', 'question', 1, 'someone', '{}', 'running', now() - interval '2 h',
+        now() + interval '1 h');
+insert into agent.step (run_id, seq, kind, content) values (4, 0, 'reply', '{"registered": "two"}');
+"""
+NAMED = {
+    "model=one": "3 2 1",
+    "model=two": "4",
+    "model=one,two": "4 3 2 1",
+    "duration=20s": "4 3 2",  # one that is executed has lasted until now
+    "duration=<20s": "1",
+    "duration=>30s": "4 3",
+    "cost=0.02": "3 2",
+    "cost=<0.02": "1",
+    "since=2026-11-24T12:00:00Z until=2026-11-24T13:00:00Z": "2",
+    "until=1h": "3 2 1",
+    "ended=2026-11-24T11:00:00Z..2026-11-24T12:01:00Z": "2 1",
+    "ended=2026-11-24T12:00:00Z": "4 3 2",
+}
+
+
+async def test_runs_say_what_they_did_and_are_found_by_it(conn: AsyncConnection, dsn: str) -> None:
+    """Columns with their values, not the name of a tool; by model, time, cost and period."""
+    await run_all(conn, WORKED)
+    vic = await person(conn, "vic", "viewer")
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+    async with serving(conn, dsn) as served:
+        rows = {row["id"]: row for row in await _read(served, vic, "runs", limit="9")}
+        found = {
+            given: " ".join(
+                row["id"]
+                for row in await _read(
+                    served,
+                    vic,
+                    "runs",
+                    limit="9",
+                    **dict(each.split("=", 1) for each in given.split()),
+                )
+            )
+            for given in NAMED
+        }
+        drawn = await _read(served, vic, "runs_histogram", model="one")
+    await run_all(conn, "delete from agent.attachment; delete from agent.agent")
+    assert rows["1"]["what"] == "category = how_to, note = NULL; refund(amount => 9)"
+    assert rows["2"]["what"] == "Sorted."
+    assert (rows["3"]["duration_ms"], rows["3"]["model"]) == (30_000, "one")
+    assert (rows["4"]["duration_ms"], rows["4"]["model"]) == (None, "two")
+    assert found == NAMED
+    assert sum(row["runs"] for row in drawn) == 3
+    assert {row["state"] for row in drawn} == {"succeeded"}
+    assert not any(row["is_least"] for row in drawn)
+    assert min(row["at"] for row in drawn).startswith("2026-11-24T11:00")

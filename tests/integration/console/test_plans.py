@@ -37,6 +37,7 @@ CASES: Mapping[str, Mapping[str, str]] = {
     "attachments": {},
     "runs": {},
     "runs_count": {"key": "500"},
+    "runs_histogram": {},
     "run": {},
     "run_chain": {},
 }
@@ -46,7 +47,7 @@ INDEXES = {
     "failures": "run_failed",
     "attachments": "run_waits",
 }
-BOUNDED = {"counts", "run_chain"}  # they read 10,001 and 20,000 runs at most
+BOUNDED = {"counts", "run_chain", "runs_histogram"}  # they read 10,001 and 20,000 runs at most
 
 
 def _scans(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -10,8 +10,8 @@ from walagent.errors import (
     ModelUnauthorizedError,
     ModelUnavailableError,
 )
-from walagent.message import Message, ModelSpec, Request, Text
-from walagent.models.limits import Limiter, LimitSettings, ModelLimits
+from walagent.message import Message, ModelSpec, Reply, Request, Stop, Text, ToolCall
+from walagent.models.limits import LimitedModel, Limiter, LimitSettings, ModelLimits
 from walagent.testing import ScriptedModel
 
 SPEC = ModelSpec("m", "openai", "x")
@@ -356,3 +356,17 @@ async def test_each_model_of_each_key_has_a_limiter_of_its_own() -> None:
         await limits.wrap(model("a", "K", "ok")).complete(REQUEST)
     for other in (model("b", "K", "ok"), model("a", "L", "ok"), model("a", "K", "ok", url="u")):
         assert (await limits.wrap(other).complete(REQUEST)).text == "ok"
+
+
+async def test_a_reply_of_any_provider_can_be_stored() -> None:
+    """A lone surrogate ended the run as a crash: the model is told, as of other arguments."""
+    half = Reply((Text("a\ud800"), ToolCall("1", "set", {"category": "x\ud800"})), Stop.TOOL)
+    whole = Reply((Text("a"), ToolCall("2", "set", {"category": "\U0001f600 \\u0000"})), Stop.TOOL)
+    model = LimitedModel(ScriptedModel([half, whole]), Limiter(LimitSettings()))
+    reply = await model.complete(REQUEST)
+    assert reply.text == "a\ufffd"
+    (call,) = reply.calls
+    assert (call.name, call.arguments) == ("set", None)
+    assert "surrogate" in call.problem
+    said = (*REQUEST.messages, Message("assistant", reply.parts))
+    assert await model.complete(Request("", said)) == whole

@@ -1,4 +1,40 @@
 /** Axes and lines of charts. */
+import { duration } from "./format";
+
+/** What the values of a chart are. */
+export type Unit = "count" | "dollars" | "ms";
+
+const S = 1_000;
+const MIN = 60 * S;
+const H = 60 * MIN;
+const STEPS_OF_TIME = [
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
+  ...[1, 2, 5, 10, 20, 30].map((n) => n * S),
+  ...[1, 2, 5, 10, 20, 30].map((n) => n * MIN),
+  ...[1, 2, 6, 12, 24].map((n) => n * H),
+];
+
+/** The axis of values of a unit. */
+export function axisOf(most: number, unit: Unit): { top: number; step: number } {
+  if (unit !== "ms") return axis(most, unit === "dollars");
+  const step = STEPS_OF_TIME.find((each) => each >= most / 2) ?? 24 * H * Math.ceil(most / (48 * H));
+  return { top: Math.max(step * Math.ceil(most / step), step), step };
+}
+
+/** A mark of an axis: 0, 25, 20 k, $0.05, 2 s. */
+export function mark(value: number, step: number, unit: Unit): string {
+  if (unit === "dollars") return price(value, step);
+  if (value === 0) return "0";
+  if (unit === "ms") return duration(value);
+  const [by, name] = value >= 1e9 ? [1e9, " G"] : value >= 1e6 ? [1e6, " M"] : value >= 1e4 ? [1e3, " k"] : [1, ""];
+  return `${(value / by).toLocaleString("en-US", { maximumFractionDigits: 2 })}${name}`;
+}
+
+/** Which of *n* labels are written below: the last one, and those of equal distance before it. */
+export function ticks(n: number, most = 5): number[] {
+  const each = Math.max(Math.ceil(n / most), 1);
+  return Array.from({ length: n }, (_, i) => i).filter((i) => (n - 1 - i) % each === 0);
+}
 
 /** The end of an axis that reads well, and its step: a whole number, except in dollars. */
 export function axis(most: number, dollars = false): { top: number; step: number } {

@@ -50,10 +50,28 @@ function isNear(typed: string, name: string): boolean {
   return Math.max(typed.length, name.length) - start - end <= 1;
 }
 
+const LENGTH = /^(\d+(\.\d+)?\s*(ms|s|sec|secs|min|mins|h|hours?|d|days?|w|weeks?)\s*)+$/;
+const TIME = /^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?$/;
+const isTime = (text: string) => TIME.test(text) && !Number.isNaN(Date.parse(text.replace(" ", "T")));
+
+/** What is wrong with a value that the database could not read; undefined: nothing. */
+export function wrongValue(name: string, value: string): string | undefined {
+  if (name === "duration") return LENGTH.test(value.replace(/^[<>]/, "")) ? undefined : "Such as 10s, or <10s";
+  if (name === "cost") return /^[<>]?\d+(\.\d+)?$/.test(value) ? undefined : "Such as 0.05, or <0.05";
+  if (!["since", "until", "ended"].includes(name)) return undefined;
+  const [from = "", to = ""] = name === "ended" ? value.split("..") : [value];
+  const isWord = from === "today" && name !== "until";
+  return (isWord || LENGTH.test(from) || isTime(from)) && (!to || (isTime(from) && isTime(to)))
+    ? undefined
+    : "Such as 24h, or 2026-11-24T10:00Z";
+}
+
 /** The values of a list, each once; a comma at its end is being typed. */
 function listed(value: string): string {
   return [...new Set(value.split(",").filter(Boolean))].join(",") || value;
 }
+
+const SINGLE = ["since", "until", "ended", "duration", "cost"]; // a list of them has no meaning
 
 /** Add tokens: one of each name, and values of the same name joined. */
 export function joined(old: readonly Token[], added: readonly Token[]): Token[] {
@@ -61,7 +79,8 @@ export function joined(old: readonly Token[], added: readonly Token[]): Token[] 
   for (const { name, value } of added) {
     const at = found.findIndex((each) => each.name === name);
     const before = found[at];
-    if (before) found[at] = { name, value: listed(`${before.value},${value}`) };
+    if (before && SINGLE.includes(name)) found[at] = { name, value };
+    else if (before) found[at] = { name, value: listed(`${before.value},${value}`) };
     else found.push({ name, value: listed(value) });
   }
   return found;

@@ -7,6 +7,14 @@ export function number(value: number | string | null | undefined): string {
   return value === null || value === undefined || value === "" ? "" : grouped.format(Number(value));
 }
 
+/** A number of a result as it was written, with thousands, and without zeros at its end: 11,075.5. */
+export function figure(text: string | null | undefined): string {
+  const [, sign = "", whole = "", rest = ""] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(text ?? "") ?? [];
+  if (!whole) return text ?? "NULL";
+  const digits = rest.replace(/0+$/, "");
+  return `${sign}${whole.replace(/\B(?=(\d{3})+$)/g, ",")}${digits && `.${digits}`}`;
+}
+
 /** A count: 12,408, and 1.2 M from a million on. */
 export function count(value: number | string | null | undefined): string {
   const n = Number(value ?? 0);

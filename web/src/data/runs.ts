@@ -5,6 +5,7 @@
  */
 import { useMemo } from "react";
 
+import { usePages } from "./pages";
 import { type Params, useQueryOnce } from "./queries";
 import { useShape } from "./shapes";
 
@@ -36,6 +37,9 @@ export interface RunRow {
   thread: string | null;
   /** What happened: tools called, or why it waits or failed. */
   what: string | null;
+  /** From the first claim to the end; null: it has not ended. */
+  duration_ms: number | null;
+  model: string | null;
   cost: string | null;
   tokens: string;
   attempt: number;
@@ -56,7 +60,11 @@ export const RUN_FILTERS = [
   "kind",
   "reason",
   "sqlstate",
+  "model",
+  "duration",
+  "cost",
   "since",
+  "until",
   "ended",
   "tenant",
   "q",
@@ -75,7 +83,6 @@ export function filterParams(search: Search): Record<string, string> {
 
 /** `run`: one row, or none if it does not exist or may not be seen. */
 export interface RunDetail extends RunRow {
-  model: string | null;
   run_as: string | null;
   change: Change | null;
   merged: Change[] | null;
@@ -324,7 +331,14 @@ export const useApprovals = () => {
 };
 export const useApproval = (id: string) => useQueryOnce<ApprovalDetail>("approval", { id }, { skip: !id });
 export const useApprovalHistory = (params: Params, skip = false) =>
-  useQueryOnce<ApprovalRow>("approval_history", { tool: "", before: "", limit: 50, ...params }, { skip });
+  useQueryOnce<ApprovalRow>(
+    "approval_history",
+    { tool: "", decided_by: "", before: "", limit: 50, ...params },
+    { skip },
+  );
+/** Decided calls in pages: of one person, or of all. */
+export const useDecided = (by = "", skip = false) =>
+  usePages<ApprovalRow>("approval_history", { tool: "", decided_by: by }, { limit: 100, before: idOf, skip });
 export const useFailures = (since: string, q = "") =>
   useQueryOnce<FailureRow>("failures", { since, q }, { every: 10_000 });
 export const useWaits = () => useShape<WaitRow>("waits", idOf);

@@ -2,6 +2,7 @@
 import { useMemo, useState } from "react";
 
 import { base } from "./base";
+import { usePages } from "./pages";
 import { useQueryOnce } from "./queries";
 import type { RunState } from "./runs";
 import { shape, useShape } from "./shapes";
@@ -106,6 +107,7 @@ export interface Prompt {
 }
 
 const idOf = (row: { id: string }) => row.id;
+const THREADS = 100; // of a page
 const latest = { limit: "200", before: "" };
 
 export const threadShape = (name: "thread" | "thread_events" | "thread_members", thread: string) =>
@@ -116,14 +118,24 @@ export const threadShape = (name: "thread" | "thread_events" | "thread_members",
   );
 
 /** The list of threads that are not archived. */
-export const listShape = () => shape("threads", (row) => String(row.id), { archived: "false", limit: "200" });
+export const listShape = () =>
+  shape("threads", (row) => String(row.id), { archived: "false", before: "", limit: String(THREADS) });
 
 export const useThreads = (isArchived: boolean) => {
-  const live = useShape<ThreadRow>("threads", idOf, { archived: String(isArchived), limit: "200" });
-  return {
-    ...live,
-    rows: useMemo(() => live.rows.toSorted((a, b) => b.active_at.localeCompare(a.active_at)), [live.rows]),
-  };
+  const archived = String(isArchived);
+  const live = useShape<ThreadRow>("threads", idOf, { archived, before: "", limit: String(THREADS) });
+  const first = useMemo(() => live.rows.toSorted((a, b) => b.active_at.localeCompare(a.active_at)), [live.rows]);
+  const older = usePages<ThreadRow>(
+    "threads",
+    { archived },
+    { limit: THREADS, first, before: (row) => `${row.active_at} ${row.id}` },
+  );
+  // One that was older is in the first page, too, once something happens in it.
+  const rows = useMemo(
+    () => [...new Map(older.rows.toReversed().map((row) => [row.id, row])).values()].reverse(),
+    [older.rows],
+  );
+  return { ...live, rows, older: { ...older, isEnd: live.isLoading || older.isEnd } };
 };
 export const useThread = (thread: string) => useShape<Thread>("thread", idOf, { thread });
 export const useMembers = (thread: string) => {

@@ -18,6 +18,7 @@ import { Payload } from "../parts/payload";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { toast, toastProblem } from "../parts/toast";
+import { Absent } from "./missing";
 import { RefusalNotice, Versions } from "./agents-versions";
 
 interface AttachmentRow {
@@ -117,6 +118,8 @@ export default function Agents(): ReactNode {
         <Empty title="No agent" command="walagent agents attach TABLE 'agent=NAME'">
           An agent is a model, a prompt and tools; attached to a table, it acts on each matching change.
         </Empty>
+      ) : agent && !rows.some((row) => row.agent === agent) ? (
+        <Absent text={`Agent ${agent} does not exist, or you may not see it.`} to="/agents" action="Open agents" />
       ) : (
         <Panel label="Attachments" flush className={selected.length ? "hide-s" : ""}>
           <Table<AttachmentRow>

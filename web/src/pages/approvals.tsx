@@ -1,18 +1,19 @@
 /** Approvals: the calls that wait at the left, the one that is read at the right, its decision below. */
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { visible } from "../data/visible";
 import { type ReactNode, useEffect } from "react";
 
 import { isNarrow } from "../data/local";
-import { type ApprovalRow, useApproval, useApprovalHistory, useApprovals } from "../data/runs";
+import { type ApprovalRow, useApproval, useApprovalHistory, useApprovals, useDecided } from "../data/runs";
 import { useSession } from "../data/session";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { ExactCall } from "../parts/call";
 import { Decide } from "../parts/decide";
+import { More } from "../parts/more";
 import { Problem } from "../parts/notice";
 import { Of } from "../parts/of";
 import { EmptyBody, Panel, Skeleton } from "../parts/panel";
+import { Prose } from "../parts/prose";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
@@ -31,13 +32,12 @@ export default function Approvals(): ReactNode {
   const navigate = useNavigate();
   const live = useApprovals();
   const me = useSession()?.principal;
-  const history = useApprovalHistory({ limit: 100 }, tab !== "history" && tab !== "mine");
-  const decided = (history.rows ?? []).filter((row) => tab !== "mine" || row.decided_by === me);
+  const history = useDecided(tab === "mine" ? me : undefined, !tab);
   const waiting = live.rows;
-  const shown: readonly ApprovalRow[] = tab ? decided : waiting;
+  const shown: readonly ApprovalRow[] = tab ? history.rows : waiting;
   const at = shown.findIndex((row) => row.id === approval);
   const first = shown[0]?.id;
-  const isLoading = tab ? history.isLoading && !history.rows : live.isLoading;
+  const isLoading = tab ? history.isLoading : live.isLoading;
   useEffect(() => {
     // What is read stays until the person moves on, whatever others decide meanwhile.
     if (!approval && first && !isLoading && !isNarrow())
@@ -80,6 +80,7 @@ export default function Approvals(): ReactNode {
         ) : (
           shown.map((row) => <Item key={row.id} row={row} tab={tab} isCurrent={row.id === id} />)
         )}
+        {tab && !isLoading && <More of={history} />}
         {!tab && waiting.length > 0 && (
           <div className="item muted">End of list. New calls appear below, never above the one you read.</div>
         )}
@@ -215,9 +216,9 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
         <div className="stack">
           {row.said && (
             <Panel title="What the model said">
-              <p className="said" dir="auto">
-                {visible(row.said)}
-              </p>
+              <div className="said" dir="auto">
+                <Prose text={row.said} />
+              </div>
             </Panel>
           )}
           <Binds row={row} />

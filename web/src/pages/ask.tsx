@@ -28,6 +28,7 @@ import { Panel, Skeleton } from "../parts/panel";
 import { download } from "../parts/payload";
 import { Blank } from "../parts/rowdiff";
 import { Sql } from "../parts/sql";
+import { Prose } from "../parts/prose";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
@@ -136,7 +137,7 @@ export default function Ask(): ReactNode {
         {!opened &&
           answers.slice(1).map((each) => (
             <Panel key={each.run} title={each.question}>
-              <p>{each.answer}</p>
+              <Prose text={each.answer} />
             </Panel>
           ))}
         <Earlier opened={opened} shown={answers} />
@@ -397,9 +398,9 @@ function Answered({ answer, edit, again, at }: AnsweredProps) {
                 </>
               )}
             </p>
-            <p className="answer" role="status">
-              {answer.answer}
-            </p>
+            <div className="answer" role="status" dir="auto">
+              <Prose text={answer.answer} />
+            </div>
             {answer.assumptions.map((each) => (
               <p className="soft" key={each}>
                 {each}

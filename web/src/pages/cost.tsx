@@ -1,5 +1,5 @@
 /** Cost: by day, agent, model and tenant, and what budgets allow. */
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, linkOptions, useNavigate, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
 import { csv } from "../data/csv";
@@ -7,7 +7,7 @@ import { count, money, number, percent } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useSession } from "../data/session";
 import { useTitle } from "../frame/title";
-import { StackedBars } from "../parts/chart";
+import { Chart, Legend, type Series } from "../parts/chart";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
 import { Empty, EmptyBody, Panel, Skeleton } from "../parts/panel";
@@ -103,7 +103,7 @@ export default function Cost(): ReactNode {
               <Panel
                 title="By day"
                 aside={<span className="muted hide-s">days end at midnight, {zone}</span>}
-                end={<Legend rows={shown} />}
+                end={<Legend series={inked(shown)} />}
               >
                 <ByDay rows={shown} days={Number(days)} />
               </Panel>
@@ -189,26 +189,14 @@ function leading(rows: readonly CostRow[]): string[] {
     .map(([name]) => name);
 }
 
-function Legend({ rows }: { rows: readonly CostRow[] }) {
+/** Colors of agents: two have their own, the others share one. */
+function inked(rows: readonly CostRow[]): Omit<Series, "values">[] {
   const names = leading(rows);
   const others = rows.some((row) => !names.includes(row.agent));
-  return (
-    <span className="legend">
-      {[...names, ...(others ? ["others"] : [])].map((name, i) => (
-        <span key={name}>
-          <svg viewBox="0 0 12 10" aria-hidden="true">
-            <rect className={`f-${INKS[name === "others" ? 2 : i]}`} width="12" height="10" />
-          </svg>
-          {name}
-        </span>
-      ))}
-    </span>
-  );
-}
-
-/** Narrow pages scroll the days: the last one is seen first. */
-function showLast(element: HTMLElement | null) {
-  if (element) element.scrollLeft = element.scrollWidth;
+  return [
+    ...names.map((name, i) => ({ name, ink: INKS[i] ?? "accent" })),
+    ...(others ? [{ name: "others", ink: INKS[2] }] : []),
+  ];
 }
 
 function ByDay({ rows, days }: { rows: readonly CostRow[]; days: number }) {
@@ -221,25 +209,24 @@ function ByDay({ rows, days }: { rows: readonly CostRow[]; days: number }) {
   const names = leading(rows);
   const of = (wanted: (agent: string) => boolean) =>
     labels.map((day) =>
-      rows
-        .filter((row) => row.day === day && wanted(row.agent))
-        .reduce((total, row) => total + Number(row.cost ?? 0), 0),
+      sum(
+        rows.filter((row) => row.day === day && wanted(row.agent)),
+        (row) => row.cost,
+      ),
     );
-  const series = [
-    ...names.map((name, i) => ({ ink: INKS[i] ?? "accent", values: of((agent) => agent === name) })),
-    { ink: "retry" as const, values: of((agent) => !names.includes(agent)) },
-  ];
+  const series = inked(rows).map((each) => ({
+    ...each,
+    values: of((agent) => (names.includes(each.name) ? agent === each.name : !names.includes(agent))),
+  }));
   const short = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
   return (
-    <div className="scroll" tabIndex={0} role="group" aria-label="Cost by day" ref={showLast}>
-      <StackedBars
-        dollars
-        width={1110}
-        label={`Cost by day, ${labels[0]} to ${last}: ${money(sum(rows, (row) => row.cost))} in all`}
-        labels={labels.map((day) => short.format(new Date(`${day}T00:00:00Z`)))}
-        series={series}
-      />
-    </div>
+    <Chart
+      unit="dollars"
+      label={`Cost by day, ${labels[0]} to ${last}: ${money(sum(rows, (row) => row.cost))} in all`}
+      labels={labels.map((day) => short.format(new Date(`${day}T00:00:00Z`)))}
+      series={series}
+      link={(i) => linkOptions({ to: "/runs", search: { since: labels[i], until: labels[i + 1], cost: "0.000001" } })}
+    />
   );
 }
 

@@ -18,7 +18,7 @@ import {
 import { useSession } from "../data/session";
 import { useZone } from "../data/zone";
 import { useTitle } from "../frame/title";
-import { LineChart, StackedBars } from "../parts/chart";
+import { Chart, Legend, type Series } from "../parts/chart";
 import { Figure, Meter, Sparkline } from "../parts/figure";
 import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
@@ -384,67 +384,35 @@ function Charts() {
     return <Empty title="No run ended in the last hour">Runs per minute and their latency are drawn here.</Empty>;
   const labels = minutes.map((row) => clock(row.minute, zone));
   const failed = minutes.reduce((sum, row) => sum + row.failed, 0);
+  const counts: Series[] = [
+    { name: "finished", ink: "running", values: minutes.map((row) => row.finished) },
+    { name: "failed", ink: "failed", values: minutes.map((row) => row.failed) },
+  ];
+  const times: Series[] = [
+    { name: "p50", ink: "running", values: minutes.map((row) => row.p50_ms) },
+    { name: "p95", ink: "idle", dash: true, values: minutes.map((row) => row.p95_ms) },
+  ];
+  const link = (i: number) =>
+    linkOptions({ to: "/runs", search: { ended: `${minutes[i]?.minute}..${minutes[i + 1]?.minute ?? ""}` } });
   return (
     <div className="grid-eq">
-      <Panel
-        title="Runs finished per minute"
-        end={
-          <span className="legend">
-            <span>
-              <svg viewBox="0 0 12 10" aria-hidden="true">
-                <rect className="f-running" width="12" height="10" />
-              </svg>
-              finished
-            </span>
-            <span>
-              <svg viewBox="0 0 12 10" aria-hidden="true">
-                <rect className="f-failed" width="12" height="10" />
-              </svg>
-              failed
-            </span>
-          </span>
-        }
-      >
-        <Link className="block" to="/runs" search={{ since: "1h" }}>
-          <StackedBars
-            label={`Runs finished per minute in the last hour: ${number(ended)}, of which ${number(failed)} failed`}
-            labels={labels}
-            series={[
-              { ink: "running", values: minutes.map((row) => row.finished) },
-              { ink: "failed", values: minutes.map((row) => row.failed) },
-            ]}
-          />
-        </Link>
+      <Panel title="Runs finished per minute" end={<Legend series={counts} />}>
+        <Chart
+          label={`Runs finished per minute in the last hour: ${number(ended)}, of which ${number(failed)} failed`}
+          labels={labels}
+          series={counts}
+          link={link}
+        />
       </Panel>
-      <Panel
-        title="Commit to end of run, ms"
-        end={
-          <span className="legend">
-            <span>
-              <svg viewBox="0 0 12 10" aria-hidden="true">
-                <path className="ln s-running" d="M0 5h12" />
-              </svg>
-              p50
-            </span>
-            <span>
-              <svg viewBox="0 0 12 10" aria-hidden="true">
-                <path className="ln s-idle dash" d="M0 5h12" />
-              </svg>
-              p95
-            </span>
-          </span>
-        }
-      >
-        <Link className="block" to="/runs" search={{ since: "1h" }}>
-          <LineChart
-            label="Milliseconds from commit to end of run, by minute of the last hour"
-            labels={labels}
-            series={[
-              { ink: "running", values: minutes.map((row) => row.p50_ms) },
-              { ink: "idle", dash: true, values: minutes.map((row) => row.p95_ms) },
-            ]}
-          />
-        </Link>
+      <Panel title="Commit to end of run" end={<Legend series={times} />}>
+        <Chart
+          kind="lines"
+          unit="ms"
+          label="From commit to end of run, by minute of the last hour"
+          labels={labels}
+          series={times}
+          link={link}
+        />
       </Panel>
     </div>
   );

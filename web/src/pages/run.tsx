@@ -26,6 +26,7 @@ import { Of } from "../parts/of";
 import { Panel, Skeleton } from "../parts/panel";
 import { Payload } from "../parts/payload";
 import { RowDiff, RowTable } from "../parts/rowdiff";
+import { Prose } from "../parts/prose";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { Absent } from "./missing";
@@ -275,9 +276,9 @@ function ReplyView({ item, run, isFirst, isOpen }: { item: Reply; run: RunDetail
         {item.text && (
           <div className="stack tight">
             <h3>Reply</h3>
-            <p className="said" dir="auto">
-              {item.text}
-            </p>
+            <div className="said" dir="auto">
+              <Prose text={item.text} />
+            </div>
           </div>
         )}
         {(step.content.parts ?? []).some((part) => "thinking" in part) && (
@@ -467,9 +468,9 @@ function NoteView({ item }: { item: Note }) {
         </span>
       </header>
       <div className="body">
-        <p className="said" dir="auto">
-          {item.text || "No text."}
-        </p>
+        <div className="said" dir="auto">
+          <Prose text={item.text || "No text."} />
+        </div>
       </div>
     </section>
   );
@@ -489,9 +490,9 @@ function Asking({ run }: { run: RunDetail }) {
             <span className="muted">{run.model}</span>
           </header>
           <div className="body">
-            <p className="said" dir="auto">
-              {each.text}
-            </p>
+            <div className="said" dir="auto">
+              <Prose text={each.text} />
+            </div>
           </div>
         </section>
       ))}

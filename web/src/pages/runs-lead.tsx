@@ -2,7 +2,7 @@
 import { useMemo, useState } from "react";
 
 import { csv } from "../data/csv";
-import type { Suggestion, Token } from "../data/filter";
+import { type Suggestion, type Token, wrongValue } from "../data/filter";
 import { atLeast } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { RUN_FILTERS, type RunFilter, type RunRow, useRunsCount } from "../data/runs";
@@ -30,6 +30,9 @@ const BUILT_IN: readonly { name: string; filter: RunFilter }[] = [
   { name: "Failed and dead", filter: { state: "failed,dead" } },
 ];
 
+/** Suggestions of these are examples. */
+const isFree = (name: string) => ["since", "ended"].includes(name);
+
 const SINCE = ["today", "1h", "24h", "7d"];
 
 /** Title, saved filters and the filter bar. */
@@ -55,7 +58,11 @@ export function Lead({
       { name: "agent", values: values("agent"), hint: "name of an agent" },
       { name: "table", values: values("table"), hint: "table of the row" },
       { name: "key", hint: "key of the row" },
-      { name: "since", values: SINCE, hint: "today, 1h, 24h, 7d" },
+      { name: "since", values: SINCE, hint: "today, 1h, 24h, 7d, or a time such as 2026-11-24T10:00Z" },
+      { name: "until", hint: "a time, or how long ago" },
+      { name: "model", values: values("model"), hint: "model of the agent" },
+      { name: "duration", hint: "at least 10s, or <10s" },
+      { name: "cost", hint: "at least 0.05 dollars, or <0.05" },
       { name: "kind", values: ["agent", "question", "turn", "workflow"], hint: "kind of run" },
       { name: "reason", hint: "reason of a failure" },
       { name: "sqlstate", hint: "SQLSTATE of a failure, or none" },
@@ -68,9 +75,9 @@ export function Lead({
     if (name === "q" || !value) return [];
     const known = suggestions.find((each) => each.name === name)?.values;
     const unknown =
-      !["since", "ended"].includes(name) && options && known?.length
-        ? value.split(",").filter((each) => !known.includes(each))
-        : [];
+      !isFree(name) && options && known?.length ? value.split(",").filter((each) => !known.includes(each)) : [];
+    const problem = wrongValue(name, value);
+    if (problem) return { name, value, invalid: problem };
     return unknown.length
       ? { name, value, invalid: `No ${name} has this name: ${unknown.join(", ")}` }
       : { name, value };
@@ -136,6 +143,8 @@ const COLUMNS = [
   "key",
   "title",
   "what",
+  "duration_ms",
+  "model",
   "cost",
   "tokens",
   "committed_at",

@@ -2,7 +2,7 @@
 import { Link } from "@tanstack/react-router";
 import { memo, type MouseEvent } from "react";
 
-import { money } from "../data/format";
+import { duration, money } from "../data/format";
 import { badge, type RunRow } from "../data/runs";
 import { Of } from "../parts/of";
 import { State } from "../parts/state";
@@ -80,9 +80,15 @@ export const Row = memo(function Row({
       <td className="clip">
         <Of run={row} strong />
       </td>
+      {!isBeside && (
+        <td className="clip hide-s" title={row.agent ?? undefined}>
+          {row.agent}
+        </td>
+      )}
       <td className={`clip hide-s soft${isBeside ? " hide-m" : ""}`}>
         <What row={row} />
       </td>
+      {!isBeside && <td className="num hide-s hide-m nowrap">{duration(row.duration_ms)}</td>}
       <td className="num hide-s">{row.cost !== null ? money(row.cost) : ""}</td>
       <td className="num nowrap inline">
         <Time at={row.committed_at ?? row.created_at} short />
@@ -99,5 +105,5 @@ function What({ row }: { row: RunRow }) {
         {row.what}, next attempt <Time at={row.next_attempt_at} />
       </>
     );
-  return <>{row.what}</>;
+  return <span title={row.what ?? undefined}>{row.what}</span>;
 }

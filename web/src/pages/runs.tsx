@@ -27,6 +27,7 @@ import { OwnOnly } from "../parts/own-only";
 import { Skeleton } from "../parts/panel";
 import { RunPanel } from "./run-panel";
 import { useBulk } from "./runs-bulk";
+import { Histogram } from "./runs-histogram";
 import { Lead } from "./runs-lead";
 import { lastList } from "./runs-list";
 import { HowFar, Nothing } from "./runs-nothing";
@@ -194,6 +195,11 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
   return (
     <section aria-label="Runs">
       <Lead filter={filter} setFilter={setFilter} matching={matching} rows={rows ?? []} />
+      <Histogram
+        filter={filter}
+        search={{ ...filter, oldest: searched.reach?.oldest ?? "" }}
+        skip={searched.reach === null}
+      />
       {(selected.size > 0 || isAll) && (
         <div className="bulk" role="status">
           <b className="strong">
@@ -240,8 +246,10 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
               <col className="w-s" />
               <col className="w-id" />
               <col className="w-row" />
+              {!panel && <col className="w-agent hide-s" />}
               {!panel && <col className="hide-s" />}
               {panel && <col className="hide-s hide-m w-what" />}
+              {!panel && <col className="w-n hide-s hide-m" />}
               <col className="w-n hide-s" />
               <col className="w-t" />
             </colgroup>
@@ -262,9 +270,19 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
                   Run
                 </th>
                 <th scope="col">Row</th>
+                {!panel && (
+                  <th scope="col" className="hide-s">
+                    Agent
+                  </th>
+                )}
                 <th scope="col" className={`hide-s${panel ? " hide-m" : ""}`}>
                   What happened
                 </th>
+                {!panel && (
+                  <th scope="col" className="num hide-s hide-m">
+                    Time
+                  </th>
+                )}
                 <th scope="col" className="num hide-s">
                   Cost
                 </th>

@@ -17,6 +17,7 @@ import { EmptyBody, Skeleton } from "../parts/panel";
 import { Cell } from "../parts/rowdiff";
 import { look, State } from "../parts/state";
 import { Time } from "../parts/time";
+import { Told } from "../parts/told";
 
 interface TableRow {
   relation: string;
@@ -319,7 +320,7 @@ function List({ reasons }: { reasons: Reason[] }) {
       {reasons.map((each) => (
         <li key={each.text}>
           {!each.certain && "maybe: "}
-          {each.text}
+          <Told text={each.text} />
         </li>
       ))}
     </ul>

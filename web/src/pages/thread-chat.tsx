@@ -29,6 +29,7 @@ import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
 import { Skeleton } from "../parts/panel";
 import { Payload } from "../parts/payload";
+import { Prose } from "../parts/prose";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { toast, toastProblem } from "../parts/toast";
@@ -227,7 +228,7 @@ function Busy({ turn, agent, writing }: { turn: string; agent: string; writing: 
       </div>
       {writing.map((each) => (
         <div className="bubble" dir="auto" key={each.reply} aria-busy="true">
-          {each.text}
+          <Prose text={each.text} />
           <span className="caret" aria-hidden="true" />
         </div>
       ))}
@@ -277,7 +278,7 @@ function Said({ data }: { data: Record<string, unknown> }) {
         </>
       )}
       {to && <span className="muted">to {to} </span>}
-      {textOf(data.text)}
+      <Prose text={textOf(data.text)} />
       {data.cut !== undefined && <span className="muted"> … shortened: it has {bytes(Number(data.cut))}</span>}
     </>
   );
@@ -324,9 +325,9 @@ function Asked({ id, keys }: { id: string; keys: boolean }) {
       </div>
       <div className="stack tight">
         {question !== null ? (
-          <p className="bubble" dir="auto">
-            {question}
-          </p>
+          <div className="bubble" dir="auto">
+            <Prose text={question} />
+          </div>
         ) : (
           <ExactCall tool={row.tool} args={row.shown} className="call" />
         )}

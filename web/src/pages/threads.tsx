@@ -18,6 +18,7 @@ import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { Dialog } from "../parts/confirm";
 import { Icon } from "../parts/icon";
+import { More } from "../parts/more";
 import { EmptyBody, Skeleton } from "../parts/panel";
 import { Time } from "../parts/time";
 import { toastProblem } from "../parts/toast";
@@ -32,7 +33,7 @@ export default function Threads(): ReactNode {
   const { thread } = useParams({ strict: false });
   const search = useSearch({ strict: false });
   const isArchived = search.archived === "yes";
-  const { rows, isLoading } = useThreads(isArchived);
+  const { rows, isLoading, older } = useThreads(isArchived);
   const session = useSession();
   const [isNew, setNew] = useState(false);
   const navigate = useNavigate();
@@ -48,7 +49,14 @@ export default function Threads(): ReactNode {
   });
   return (
     <div className={`threadcols ${thread ? (search.view === "computer" ? "at-computer" : "at-chat") : "at-list"}`}>
-      <List rows={rows} isLoading={isLoading} isArchived={isArchived} current={id} onNew={() => setNew(true)} />
+      <List
+        rows={rows}
+        older={older}
+        isLoading={isLoading}
+        isArchived={isArchived}
+        current={id}
+        onNew={() => setNew(true)}
+      />
       {id ? <Shown key={id} id={id} /> : <None isLoading={isLoading} isEmpty={rows.length === 0} />}
       {isNew && <NewThread onClose={() => setNew(false)} />}
     </div>
@@ -57,13 +65,14 @@ export default function Threads(): ReactNode {
 
 interface ListProps {
   rows: readonly ThreadRow[];
+  older: ReturnType<typeof useThreads>["older"];
   isLoading: boolean;
   isArchived: boolean;
   current: string | undefined;
   onNew: () => void;
 }
 
-function List({ rows, isLoading, isArchived, current, onNew }: ListProps) {
+function List({ rows, older, isLoading, isArchived, current, onNew }: ListProps) {
   const search = useSearch({ strict: false });
   const busy = useBusy();
   const canPost = useSession()?.can_post;
@@ -120,6 +129,7 @@ function List({ rows, isLoading, isArchived, current, onNew }: ListProps) {
           </Link>
         ))
       )}
+      {!isLoading && <More of={older} />}
       <Link className="item muted" to="/threads" search={{ archived: isArchived ? undefined : "yes" }} activeProps={{}}>
         {isArchived ? "Open threads" : "Archived threads"}
       </Link>

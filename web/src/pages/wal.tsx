@@ -1,13 +1,13 @@
 /** WAL: the slot, how far it is read, what it retains, gaps and workers. */
 import type { ReactNode } from "react";
-import { Link } from "@tanstack/react-router";
+import { Link, linkOptions } from "@tanstack/react-router";
 
 import { bytes, clock, duration, number, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { type ProblemRow, useHome, useThroughput } from "../data/runs";
 import { useZone } from "../data/zone";
 import { useTitle } from "../frame/title";
-import { LineChart } from "../parts/chart";
+import { Chart } from "../parts/chart";
 import { Copy } from "../parts/copy";
 import { Problem } from "../parts/notice";
 import { Empty, EmptyBody, Panel, Skeleton } from "../parts/panel";
@@ -104,7 +104,7 @@ export default function Wal(): ReactNode {
             word={isLate ? "no answer" : !first.active ? "no reader" : urgent ? "to act on" : "checkpoint advances"}
           />
         )}
-        {first?.reader && (
+        {first?.reader && first.active && (
           <p>
             The reader <code>{first.reader}</code> is{" "}
             {home?.lag_seconds != null && `${duration(home.lag_seconds * 1_000)} and `}
@@ -315,7 +315,7 @@ function Lag() {
   return (
     <Panel
       title="Reader lag"
-      aside={<span className="muted">last hour, ms from commit to ingestion</span>}
+      aside={<span className="muted">last hour, from commit to ingestion</span>}
       end={lags.length > 0 && <span className="muted">at most {duration(most)}</span>}
       flush
     >
@@ -329,10 +329,13 @@ function Lag() {
         </EmptyBody>
       ) : (
         <div className="body">
-          <LineChart
-            label={`Milliseconds from commit to ingestion, the longest of each minute of the last hour; at most ${duration(most)}`}
+          <Chart
+            kind="lines"
+            unit="ms"
+            label={`From commit to ingestion, the longest of each minute of the last hour; at most ${duration(most)}`}
             labels={rows.map((row) => clock(row.minute, zone))}
-            series={[{ ink: "accent", values: rows.map((row) => row.lag_ms) }]}
+            series={[{ name: "lag", ink: "accent", values: rows.map((row) => row.lag_ms) }]}
+            link={(i) => linkOptions({ to: "/runs", search: { since: rows[i]?.minute, until: rows[i + 1]?.minute } })}
           />
         </div>
       )}

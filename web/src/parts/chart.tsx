@@ -1,117 +1,182 @@
-/** Small charts as our own SVG: bars and lines over the same labels. */
-import { axis, path, price } from "../data/axes";
-import { count, money } from "../data/format";
-import { isNarrow } from "../data/local";
+/** Charts of values over labels: shapes are SVG in per cents, texts are HTML, and each label has its values. */
+import { Link, type LinkProps } from "@tanstack/react-router";
+import { type KeyboardEvent, useRef, useState } from "react";
 
-type Ink = "accent" | "ok" | "running" | "person" | "retry" | "failed" | "idle";
+import { axisOf, mark, path, ticks, type Unit } from "../data/axes";
+import { duration, money, number } from "../data/format";
 
-interface Series {
+export type Ink = "accent" | "ok" | "running" | "person" | "retry" | "failed" | "idle";
+
+export interface Series {
+  name: string;
   ink: Ink;
   values: readonly (number | null)[];
   dash?: boolean;
 }
 
 interface ChartProps {
-  /** What a screen reader reads in place of the picture. */
+  /** What a screen reader calls it. */
   label: string;
   labels: readonly string[];
   series: readonly Series[];
-  /** The width of the drawing: 640 beside another one, 1110 alone. */
-  width?: number;
-  /** Values in dollars; without it they are whole numbers. */
-  dollars?: boolean;
+  unit?: Unit;
+  /** Bars are stacked; lines are broken where there is no value. */
+  kind?: "bars" | "lines";
+  /** Where the runs of a label are. */
+  link: (i: number) => LinkProps;
+  /** Without an axis of values, above a list. */
+  isSmall?: boolean;
 }
 
-const [LEFT, TOP, BOTTOM] = [42, 10, 102];
-
-interface AxesProps {
-  top: number;
-  step: number;
-  labels: readonly string[];
-  left: number;
-  width: number;
-  dollars?: boolean | undefined;
+/** A value in full, with its unit. */
+function inWords(value: number | null, unit: Unit): string {
+  if (value === null) return "none";
+  return unit === "dollars" ? money(value) : unit === "ms" ? duration(value) : number(value);
 }
 
-function Axes({ top, step, labels, left, width: right, dollars }: AxesProps) {
-  const y = (value: number) => BOTTOM - (value / top) * (BOTTOM - TOP);
-  const marks = [];
-  for (let value = 0; value <= top + step / 1000; value += step) marks.push(value);
-  const ticks = labels.length > 1 ? [0, 0.25, 0.5, 0.75, 1].map((part) => Math.round(part * (labels.length - 1))) : [];
+const percent = (part: number) => `${(100 * part).toFixed(3)}%`;
+
+export function Chart({ label, labels, series, unit = "count", kind = "bars", link, isSmall = false }: ChartProps) {
+  const n = labels.length;
+  const sums = labels.map((_, i) => series.map((each) => each.values[i] ?? 0));
+  const most = Math.max(
+    0,
+    ...sums.map((each) => (kind === "bars" ? each.reduce((a, b) => a + b, 0) : Math.max(...each))),
+  );
+  const { top, step } = axisOf(most, unit);
+  const marks = Array.from({ length: Math.round(top / step) + 1 }, (_, i) => i * step);
   return (
-    <>
-      {marks.map((value) => (
-        <g key={value}>
-          <path className="grid" d={`M${left} ${y(value).toFixed(1)}H${right}`} />
-          <text x={left - 6} y={y(value) + 3.5} textAnchor="end">
-            {dollars ? price(value, step) : value >= 1000 ? `${value / 1000} k` : count(value)}
-          </text>
-        </g>
-      ))}
-      {ticks.map((i, n) => (
-        <text
+    <div className={`plot${isSmall ? " small" : ""}`} role="group" aria-label={label}>
+      {!isSmall && (
+        <div className="y" aria-hidden="true">
+          {marks.map((value) => (
+            <span key={value} style={{ bottom: percent(value / top) }}>
+              {mark(value, step, unit)}
+            </span>
+          ))}
+        </div>
+      )}
+      <div className="area">
+        <svg viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true">
+          {!isSmall &&
+            marks.map((value) => <path key={value} className="grid" d={`M0 ${100 - (100 * value) / top}H1000`} />)}
+          {kind === "bars" ? <Bars series={series} n={n} top={top} /> : <Lines series={series} n={n} top={top} />}
+        </svg>
+        <Points labels={labels} series={series} unit={unit} link={link} />
+      </div>
+      <div className="x" aria-hidden="true">
+        {ticks(n).map((i) => (
+          <span key={i} style={{ left: percent((i + 0.5) / n) }}>
+            {labels[i]}
+          </span>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function Bars({ series, n, top }: { series: readonly Series[]; n: number; top: number }) {
+  const width = 1000 / n;
+  return Array.from({ length: n }, (_, i) => {
+    let at = 100;
+    return series.map(({ ink, values }, which) => {
+      const height = (100 * (values[i] ?? 0)) / top;
+      at -= height;
+      return height > 0 ? (
+        <rect
+          key={`${i} ${which}`}
+          className={`f-${ink}`}
+          x={(i + 0.06) * width}
+          y={at}
+          width={width * 0.88}
+          height={height}
+        />
+      ) : null;
+    });
+  });
+}
+
+function Lines({ series, n, top }: { series: readonly Series[]; n: number; top: number }) {
+  const x = (i: number) => ((i + 0.5) * 1000) / n;
+  const y = (value: number) => 100 - (100 * value) / top;
+  return series.map(({ name, ink, dash, values }) => (
+    <path key={name} className={`ln s-${ink}${dash ? " dash" : ""}`} d={path(values, x, y)} />
+  ));
+}
+
+/** One place for each label: it says its values, and leads to its runs; arrows go from one to the next. */
+function Points({ labels, series, unit, link }: Pick<ChartProps, "labels" | "series" | "link"> & { unit: Unit }) {
+  const [at, setAt] = useState(labels.length - 1);
+  const [shown, setShown] = useState<number | null>(null);
+  const all = useRef<HTMLDivElement>(null);
+  const go = (event: KeyboardEvent) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1, Home: -labels.length, End: labels.length }[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    const next = Math.min(Math.max(at + by, 0), labels.length - 1);
+    setAt(next);
+    all.current?.querySelectorAll<HTMLElement>("a")[next]?.focus();
+  };
+  const said = (i: number) =>
+    `${labels[i]}: ${series.map(({ name, values }) => `${name} ${inWords(values[i] ?? null, unit)}`).join(", ")}`;
+  return (
+    // eslint-disable-next-line jsx-a11y/no-static-element-interactions -- arrows move between its links
+    <div className="points" ref={all} onKeyDown={go} onMouseLeave={() => setShown(null)}>
+      {labels.map((_, i) => (
+        <Link
           key={i}
-          x={left + 2 + (i / (labels.length - 1)) * (right - left - 4)}
-          y={118}
-          textAnchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}
+          {...link(i)}
+          activeProps={{}}
+          aria-label={said(i)}
+          tabIndex={i === Math.min(at, labels.length - 1) ? 0 : -1}
+          onMouseEnter={() => setShown(i)}
+          onFocus={() => (setShown(i), setAt(i))}
+          onBlur={() => setShown(null)}
+        />
+      ))}
+      {shown !== null && shown < labels.length && (
+        <div
+          className="tip"
+          aria-hidden="true"
+          style={
+            shown < labels.length / 2
+              ? { left: percent(shown / labels.length) }
+              : { right: percent(1 - (shown + 1) / labels.length) }
+          }
         >
-          {labels[i]}
-        </text>
-      ))}
-    </>
+          <b>{labels[shown]}</b>
+          {series.map(({ name, ink, values }) => (
+            <span key={name}>
+              <Key ink={ink} /> {name} <span className="end">{inWords(values[shown] ?? null, unit)}</span>
+            </span>
+          ))}
+        </div>
+      )}
+    </div>
   );
 }
 
-function highest(series: readonly Series[]): number {
-  return Math.max(0, ...series.flatMap((each) => each.values.map((value) => value ?? 0)));
-}
-
-export function StackedBars({ label, labels, series, width: wide = 640, dollars }: ChartProps) {
-  const right = isNarrow() ? 640 : wide;
-  const sums = labels.map((_, i) => series.reduce((sum, each) => sum + (each.values[i] ?? 0), 0));
-  const { top, step } = axis(Math.max(0, ...sums), dollars);
-  const left = dollars ? (right > 640 ? 50 : 62) : LEFT;
-  const width = (right - left - 4) / Math.max(labels.length, 1);
-  const height = (value: number) => (value / top) * (BOTTOM - TOP);
+function Key({ ink, dash }: { ink: Ink; dash?: boolean | undefined }) {
   return (
-    <svg className="chart" viewBox={`0 0 ${right} 122`} role="img" aria-label={label}>
-      <Axes top={top} step={step} labels={labels} left={left} width={right} dollars={dollars} />
-      {labels.map((name, i) => {
-        let at = BOTTOM;
-        return (
-          <g key={i}>
-            <title>{`${name}: ${series.map((each) => (dollars ? money(each.values[i] ?? 0) : (each.values[i] ?? 0))).join(", ")}`}</title>
-            {series.map((each) => {
-              const size = height(each.values[i] ?? 0);
-              at -= size;
-              return size > 0 ? (
-                <rect
-                  key={each.ink}
-                  className={`f-${each.ink}`}
-                  x={left + 2 + i * width}
-                  y={at}
-                  width={Math.max(width - 2, 1)}
-                  height={size}
-                />
-              ) : null;
-            })}
-          </g>
-        );
-      })}
+    <svg viewBox="0 0 12 10" aria-hidden="true">
+      {dash ? (
+        <path className={`ln s-${ink} dash`} d="M0 5h12" />
+      ) : (
+        <rect className={`f-${ink}`} width="12" height="10" />
+      )}
     </svg>
   );
 }
 
-export function LineChart({ label, labels, series, width: right = 640 }: ChartProps) {
-  const { top, step } = axis(highest(series));
-  const x = (i: number) => LEFT + 2 + (i / Math.max(labels.length - 1, 1)) * (right - LEFT - 4);
-  const y = (value: number) => BOTTOM - (value / top) * (BOTTOM - TOP);
+export function Legend({ series }: { series: readonly Pick<Series, "name" | "ink" | "dash">[] }) {
   return (
-    <svg className="chart" viewBox={`0 0 ${right} 122`} role="img" aria-label={label}>
-      <Axes top={top} step={step} labels={labels} left={LEFT} width={right} />
-      {series.map((each) => (
-        <path key={each.ink} className={`ln s-${each.ink}${each.dash ? " dash" : ""}`} d={path(each.values, x, y)} />
+    <span className="legend">
+      {series.map(({ name, ink, dash }) => (
+        <span key={name}>
+          <Key ink={ink} dash={dash} />
+          {name}
+        </span>
       ))}
-    </svg>
+    </span>
   );
 }

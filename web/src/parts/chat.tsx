@@ -3,6 +3,7 @@ import { type KeyboardEvent, type ReactNode, useEffect, useLayoutEffect, useRef,
 
 import { useTyped } from "../data/draft";
 import { isNarrow } from "../data/local";
+import { Prose } from "./prose";
 
 const NEAR = 64; // pixels from the end within which the log follows
 
@@ -102,7 +103,7 @@ export function Unsent({
         )}
       </div>
       <div className="bubble" dir="auto">
-        {message.text}
+        <Prose text={message.text} />
       </div>
     </article>
   );

@@ -1,5 +1,5 @@
 -- role: approver
--- parameters: state, agent, relation, key, kind, reason, sqlstate, since, ended, tenant, q, oldest, before
+-- parameters: state, agent, relation, key, kind, reason, sqlstate, model, duration, cost, since, until, ended, tenant, q, oldest, before
 -- Cancel a batch of the runs that match, the newest first; last: where the next batch starts.
 with batch as materialized (
     select r.id from agent.run r

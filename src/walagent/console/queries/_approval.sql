@@ -1,6 +1,6 @@
 p.id, p.run_id, coalesce(p.agent, v.definition ->> 'agent') as agent, p.tool,
 -- As text: a browser would round large numbers.
-(select string_agg(coalesce(e.value #>> '{}', 'NULL'), ', ' order by b.bound ? e.key desc) from jsonb_each(b.bound || coalesce(p.edited, p.arguments)) e) as values,
+(select string_agg(e.key || ' => ' || coalesce(e.value #>> '{}', 'NULL'), ', ' order by length(e.value::text) > 60, b.bound ? e.key desc) from jsonb_each(b.bound || coalesce(p.edited, p.arguments)) e) as values,
 p.arguments, p.edited, p.digest, p.run_as::text,
 p.state, p.risk, p.requested_by::text[] as requested_by, p.four_eyes,
 -- include: _subject

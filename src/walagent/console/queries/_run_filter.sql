@@ -22,13 +22,34 @@ and (%(kind)s = '' or r.kind = any (string_to_array(%(kind)s, ',')))
 -- As groups of failures show them.
 and (%(reason)s = '' or coalesce(r.error ->> 'reason', 'no reason was recorded') = %(reason)s)
 and (%(sqlstate)s = '' or coalesce(r.error ->> 'sqlstate', 'none') = %(sqlstate)s)
+-- As the lists show them: 10s, <10s, 0.05, <0.05.
+and (%(model)s = ''
+     or exists (select from agent.attachment_version m
+                 where m.attachment_id = r.attachment_id and m.version = r.attachment_version
+                   and m.definition ->> 'model' = any (string_to_array(%(model)s, ',')))
+     or r.attachment_id is null
+        and exists (select from agent.step m where m.run_id = r.id and m.kind = 'reply'
+                                               and coalesce(m.content ->> 'registered', m.content ->> 'model') = any (string_to_array(%(model)s, ','))))
+and (%(duration)s = ''
+     or case when left(%(duration)s, 1) = '<' then r.finished_at - r.started_at < nullif(ltrim(%(duration)s, '<>'), '')::interval
+             else coalesce(r.finished_at, now()) - r.started_at >= nullif(ltrim(%(duration)s, '<>'), '')::interval end)
+and (%(cost)s = ''
+     or case when left(%(cost)s, 1) = '<' then r.cost < nullif(ltrim(%(cost)s, '<>'), '')::numeric
+             else r.cost >= nullif(ltrim(%(cost)s, '<>'), '')::numeric end)
 and coalesce(r.finished_at, r.created_at) >= case when %(ended)s = '' then '-infinity'::timestamptz
                                                   when %(ended)s = 'today' then date_trunc('day', now())
+                                                  when %(ended)s ~ '^\d{4}-' then split_part(%(ended)s, '..', 1)::timestamptz
                                                   else now() - nullif(%(ended)s, '')::interval end
+and coalesce(r.finished_at, r.created_at) < case when %(ended)s ~ '^\d{4}-.*[.][.].' then split_part(%(ended)s, '..', 2)::timestamptz
+                                                 else 'infinity'::timestamptz end
 and (%(tenant)s = '' or r.tenant = any (string_to_array(%(tenant)s, ',')))
 and r.created_at >= case when %(since)s = '' then '-infinity'::timestamptz
                          when %(since)s = 'today' then date_trunc('day', now())
+                         when %(since)s ~ '^\d{4}-' then nullif(%(since)s, '')::timestamptz
                          else now() - nullif(%(since)s, '')::interval end
+and r.created_at < case when %(until)s = '' then 'infinity'::timestamptz
+                        when %(until)s ~ '^\d{4}-' then nullif(%(until)s, '')::timestamptz
+                        else now() - nullif(%(until)s, '')::interval end
 and (%(q)s = ''
      or r.key = %(q)s
      or r.id = case when %(q)s ~ '^[0-9]{1,18}$' then nullif(%(q)s, '')::bigint end

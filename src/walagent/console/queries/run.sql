@@ -4,8 +4,6 @@
 select
 -- include: _run_row
 ,
-       coalesce(v.definition ->> 'model', (select coalesce(s.content ->> 'registered', s.content ->> 'model') from agent.step s
-                                            where s.run_id = r.id and s.kind = 'reply' order by s.seq limit 1)) as model,
        v.definition ->> 'run_as' as run_as,
        case when r.change ? 'op' then
            agent_internal.shown(r.change, r.attachment_id, (select agent_internal.readable())) end as change,

@@ -5,3 +5,5 @@ union
 select 'table', a.relation::text from agent.attachment a where exists (select from pg_catalog.pg_class c where c.oid = a.relation)
 union
 select 'tenant', t.name from agent.tenant t
+union
+select 'model', m.name from agent.model m

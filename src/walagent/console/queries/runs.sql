@@ -1,5 +1,5 @@
 -- key: id
--- parameters: state, agent, relation, key, kind, reason, sqlstate, since, ended, tenant, q, oldest, before, limit
+-- parameters: state, agent, relation, key, kind, reason, sqlstate, model, duration, cost, since, until, ended, tenant, q, oldest, before, limit
 -- A page of runs, newest first; before: the last ID of the page before.
 select
 -- include: _run_row

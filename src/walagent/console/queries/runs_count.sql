@@ -1,5 +1,5 @@
 -- key: count
--- parameters: state, agent, relation, key, kind, reason, sqlstate, since, ended, tenant, q, oldest, before
+-- parameters: state, agent, relation, key, kind, reason, sqlstate, model, duration, cost, since, until, ended, tenant, q, oldest, before
 -- How many runs match: exact up to 10,000, and else at least that many: statistics would count those of other tenants.
 select least(count(*), 10000) as count, count(*) > 10000 as is_least
   from (select from agent.run r

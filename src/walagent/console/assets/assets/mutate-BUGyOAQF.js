@@ -1,1 +1,0 @@
-import{a as e,n as t,p as n}from"./icon-CzLakgaz.js";import{n as r}from"./shapes-D2p03zLy.js";async function i(i,a,o=[]){if(n())throw new t(0,`Not sent: the page has no connection.`,void 0,`Do it again when the connection is back.`);let s=await e(`POST`,`v1/mutations/console.${i}`,a);return o.length&&await r(s.txid,o),s}export{i as t};

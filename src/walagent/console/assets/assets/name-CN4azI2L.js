@@ -1,0 +1,1 @@
+import{t as e}from"./jsx-runtime-LKYXHABd.js";var t=e();function n({text:e,className:n=``}){return e?(0,t.jsx)(`span`,{className:`name ${n}`,title:e,children:e}):null}export{n as t};

@@ -1,1 +1,0 @@
-import{t as e}from"./jsx-runtime-EIAPxkjE.js";var t=e();function n({text:e,className:n=``}){return e?(0,t.jsx)(`span`,{className:`name ${n}`,title:e,children:e}):null}export{n as t};

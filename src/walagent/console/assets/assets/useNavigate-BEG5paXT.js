@@ -1,1 +1,0 @@
-import{i as e}from"./jsx-runtime-EIAPxkjE.js";import{a as t}from"./link-5SDOQ62Y.js";import{y as n}from"./icon-CzLakgaz.js";var r=e(n(),1);function i(e){let n=t();return r.useCallback(t=>n.navigate({...t,from:t.from??e?.from}),[e?.from,n])}export{i as t};
