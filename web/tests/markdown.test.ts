@@ -2,7 +2,7 @@ import { createElement } from "react";
 import { renderToStaticMarkup } from "react-dom/server";
 import { expect, test } from "vitest";
 
-import { address } from "../src/data/markdown";
+import { address, isProse } from "../src/data/markdown";
 import Markdown from "../src/parts/markdown";
 
 const html = (text: string) => renderToStaticMarkup(createElement(Markdown, { text }));
@@ -42,6 +42,16 @@ test.each([
 
 test("an image is a link to where it is", () => {
   expect(html("![the graph](https://e.org/g.png)")).toContain('href="https://e.org/g.png"');
+});
+
+test.each([`${">".repeat(50_000)}x`, `${"> - ".repeat(2000)}x`])("what is too deep is a text", (text) => {
+  expect(html(text)).toMatch(/^<div class="plain">(&gt;|[ -])+x<\/div>$/);
+});
+
+test("marks that would keep the page waiting are a text", () => {
+  for (const each of ["a_", "*a", "~a"]) expect(isProse(each.repeat(40_000))).toBe(false);
+  expect(isProse("*a* ".repeat(500))).toBe(true);
+  expect(isProse("a".repeat(100_001))).toBe(false);
 });
 
 test("what is not seen is shown", () => {

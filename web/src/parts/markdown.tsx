@@ -8,9 +8,21 @@ import { marked, type Token, type Tokens } from "marked";
 import { Fragment, type ReactNode } from "react";
 
 import { address, source } from "../data/markdown";
+import { visible } from "../data/visible";
 
 export default function Markdown({ text }: { text: string }) {
-  return <div className="md">{shown(marked.lexer(text, { gfm: true, breaks: true }))}</div>;
+  const tokens = lexed(text);
+  return tokens ? <div className="md">{shown(tokens)}</div> : <div className="plain">{visible(text)}</div>;
+}
+
+/** The tokens of a text; undefined: blocks stand in one another deeper than the lexer can follow. */
+function lexed(text: string): readonly Token[] | undefined {
+  try {
+    return marked.lexer(text, { gfm: true, breaks: true });
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
 }
 
 const shown = (tokens: readonly Token[] | undefined): ReactNode =>

@@ -1,14 +1,14 @@
 /** What a person or a model wrote: as Markdown, and as it was typed until that is loaded. */
 import { lazy, Suspense } from "react";
 
+import { isProse } from "../data/markdown";
 import { visible } from "../data/visible";
 
 const Markdown = lazy(() => import("./markdown"));
-const MOST = 100_000; // characters: longer texts are no messages
 
 export function Prose({ text }: { text: string }) {
   const plain = <div className="plain">{visible(text)}</div>;
-  return text.length > MOST ? (
+  return !isProse(text) ? (
     plain
   ) : (
     <Suspense fallback={plain}>
