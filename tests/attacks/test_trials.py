@@ -265,6 +265,6 @@ def test_a_schema_that_is_exchanged_while_a_trial_compares_executes_nothing(
                 sql.Identifier(conn.info.dbname), sql.Identifier(role)
             )
         )
-    assert tried.code == 0, tried.err
+    assert tried.code == 0, tried.out
     assert exchanged
     assert loot == (1, False)

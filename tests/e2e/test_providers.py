@@ -376,8 +376,8 @@ async def test_hundreds_of_calls_are_in_flight_at_once(provider: str) -> None:
 @PROVIDERS
 async def test_a_limiter_in_front_keeps_to_its_cap(provider: str) -> None:
     """The provider never sees more."""
-    limits = ModelLimits(LimitSettings(calls=5))
-    async with model_at(provider, "x", latency=0.02) as (model, fake):
+    limits = ModelLimits(LimitSettings(calls=5, patience=60))
+    async with model_at(provider, "x", latency=0.05) as (model, fake):
         limited = limits.wrap(model)
         await asyncio.gather(*(limited.complete(asked()) for _ in range(30)))
     assert fake.most_in_flight == 5
