@@ -209,7 +209,7 @@ begin
     end if;
     return 1;
 end $$;
-create table spy.t (a int);
+create table spy.t (a int) with (autovacuum_enabled = off);  -- it takes the lock of a trial
 insert into spy.t select n from generate_series(1, 1500000) n;
 create function spy.close_ticket(ticket_id bigint) returns text language sql as $$
     insert into spy.t values (1) returning 'closed'
