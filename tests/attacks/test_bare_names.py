@@ -20,6 +20,9 @@ OPERATOR: Final = (
     "function lab.op(int, numeric) returns {0} {t}; "
     "create operator lab.{1} (function = lab.op, leftarg = int, rightarg = numeric)"
 )
+DEFAULTED: Final = (
+    "create function lab.concat(text, int, lab.e = '1') returns text {t}::text"  # may be left out
+)
 # An expression over {v}, and what would be called in it; {t} becomes the body.
 CASES: Final = {
     "concat": (
@@ -53,6 +56,10 @@ CASES: Final = {
     "domain": (
         "concat({v} ->> 'n', 1) <> ''",
         "domain lab.n as int; create function lab.concat(text, lab.n) returns text {t}::text",
+    ),
+    "default": (
+        "concat({v} ->> 'n', 1) <> ''",
+        f"type lab.e as enum ('1'); {DEFAULTED}",
     ),
     "cast": (
         "concat({v} ->> 'n', 1) <> ''",
@@ -144,3 +151,10 @@ async def test_operators_of_a_type_of_others_stop_nothing(
     await conn.execute(CALLED.encode(), ("allow", condition))
     await run_all(conn, "reset search_path; select agent_internal.make_policy_trampolines()")
     assert await rows(conn, DECIDED) == [("allow", None)]
+
+
+async def test_schemas_of_a_path_are_read_as_postgresql_reads_them(conn: AsyncConnection) -> None:
+    """Quotes in names, capitals without quotes, and the schema of the role."""
+    named = "select agent_internal.names_called_bare('left(x)', %s, 'ann') -> 0 ->> 'schema'"
+    for path, schema in (('"a"""', 'a"'), ("Lab", "lab"), ('"Lab"', "Lab"), ('"$user"', "ann")):
+        assert await value(conn, named, path) == schema

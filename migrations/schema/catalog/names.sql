@@ -45,10 +45,12 @@ as $$
         select m[1], n from regexp_matches(_path, '("(?:[^"]|"")+"|[^[:space:],"]+)', 'g') with ordinality as found (m, n)
     ), schema (name, n) as (
         select case when p.spelled in ('"$user"', '$user') then _role
-                    else replace(trim(both '"' from p.spelled), '""', '"')::name end, p.n from place p
+                    when left(p.spelled, 1) = '"' then replace(substr(p.spelled, 2, length(p.spelled) - 2), '""', '"')::name
+                    else lower(p.spelled)::name end, p.n from place p
     )
-    select coalesce(jsonb_agg(distinct jsonb_build_object('bare', true, 'kind', b.kind, 'schema', s.name,
-                                                          'name', replace(trim(both '"' from b.spelled), '""', '"'), 'owner', _role)), '[]')
+    select coalesce(jsonb_agg(distinct jsonb_build_object(
+               'bare', true, 'kind', b.kind, 'schema', s.name, 'owner', _role,
+               'name', case when left(b.spelled, 1) = '"' then replace(substr(b.spelled, 2, length(b.spelled) - 2), '""', '"') else b.spelled end)), '[]')
       from bare b cross join schema s
      where s.name not in ('pg_catalog', 'pg_temp', 'information_schema')
        -- Types and relations are those of the first schema that has them: of pg_catalog, unless the path names it later.
@@ -66,7 +68,8 @@ create or replace function agent_internal.takes_other_types(_kind text, _object 
 as $$
     select exists (
         select
-          from unnest(case _kind when 'function' then (select p.proargtypes::oid[] from pg_proc p where p.oid = _object)
+          from unnest(case _kind when 'function' then (select (p.proargtypes::oid[])[0 : p.pronargs - p.pronargdefaults - 1]  -- the others can be left out
+                                                          from pg_proc p where p.oid = _object)
                                  when 'operator' then (select array[o.oprleft, o.oprright] from pg_operator o where o.oid = _object) end) as given (type)
                join pg_type g on g.oid = given.type
                join pg_type t on t.oid = case when g.typelem <> 0 and g.typlen = -1 then g.typelem else g.oid end
