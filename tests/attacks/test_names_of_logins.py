@@ -105,6 +105,28 @@ async def test_a_role_that_gets_the_name_of_a_login_later_is_nobody(
         )
 
 
+async def test_another_server_has_other_roles_and_adopting_ties_them(
+    ready: AsyncConnection, dsn: str
+) -> None:
+    """After a restore there, all logins of principals are nobody until the operator adopts."""
+    async with role(ready) as login:
+        await run_all(
+            ready,
+            f"select agent.grant_member('{login}');"
+            f"select agent.create_principal('ann', login => '{login}');"
+            "select agent_internal.check_database();"
+            "update agent_internal.login set role = 1 where taken_by = 'login';"
+            "update agent_internal.database set system_id = '1'",
+        )
+        who = "select agent.current_principal()"
+        async with session(dsn, user=login) as own:
+            assert await value(own, who) is None
+        await run_all(ready, "select agent_internal.adopt_database(true)")
+        async with session(dsn, user=login) as own:
+            assert await value(own, who) == "ann"
+        await run_all(ready, "update agent.principal set login = null")
+
+
 async def test_a_superuser_of_a_taken_name_gets_its_link(ready: AsyncConnection, dsn: str) -> None:
     """It administers as before, and its link ties the name to it."""
     name = f"super_{ready.info.dbname}"[:60]

@@ -54,14 +54,17 @@ as $$
 declare
     _present record;
     _count   bigint := 0;
+    _before  text;
 begin
     select * into _present from agent_internal.present_database();
-    perform from agent_internal.database d
+    select d.system_id into _before from agent_internal.database d
       where (d.system_id, d.oid) is distinct from (_present.system_id, _present.oid) for update;
     if not found then
         return null;
     end if;
-    update agent_internal.login l set role = to_regrole(quote_ident(l.login)) where l.taken_by = 'login';  -- another server's
+    if _before <> _present.system_id or _before = '' then  -- or it could be: roles of another server have other OIDs
+        update agent_internal.login l set role = to_regrole(quote_ident(l.login)) where l.taken_by = 'login';
+    end if;
     if not _moved then
         update agent.approval set state = 'cancelled', decided_at = agent_internal.now() where state = 'pending';
         update agent.run

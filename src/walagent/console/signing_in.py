@@ -12,7 +12,6 @@ from walagent.console.offer import Offer
 from walagent.console.own import check_texts, text_of
 from walagent.console.sessions import HOURS, UNKNOWN_CODE, enter, exchange, leave, read_session
 from walagent.http.exchange import RefusedError, answer, read_object
-from walagent.http.shares import NOBODY
 from walagent.telemetry.log import log
 
 _MOST_BYTES: Final = 1 << 16  # of a body that anybody can send
@@ -38,15 +37,14 @@ class SigningIn:
         check_texts({"code": text_of(code)})
         if isinstance(code, str):
             share = await self._acting.share_of(code, UNKNOWN_CODE)
-        else:
-            share = await self._acting.share_of(token) if isinstance(token, str) else NOBODY
-        async with self._acting.connection(share) as conn, conn.transaction():
-            if isinstance(code, str):
+            async with self._acting.connection(share) as conn, conn.transaction():
                 session = await exchange(conn, code)
-            elif isinstance(token, str):
+        elif isinstance(token, str):
+            share = await self._acting.share_of(token)
+            async with self._acting.connection(share) as conn, conn.transaction():
                 session = await enter(conn, token, self._acting.find)
-            else:
-                raise RefusedError(400, 'expected "code" or "token"')
+        else:
+            raise RefusedError(400, 'expected "code" or "token"')
         log.info("console.signed_in", by="code" if isinstance(code, str) else "token")
         response = answer({})
         response.set_cookie(

@@ -11,6 +11,7 @@ from tests.helpers.database import run_all, value
 from tests.helpers.people import person
 from tests.helpers.shapes import Served
 from tests.integration.cli.user import User
+from tests.integration.console.test_page_failed import FILTERS
 from tests.integration.console.test_page_tables import people
 from walagent.message import Json
 
@@ -37,22 +38,7 @@ async def run_of(conn: AsyncConnection) -> str:
 
 async def found(served: Served, token: str, text: str) -> int:
     """Count the runs that a text is found in, by the list and by its number."""
-    names = (
-        "state",
-        "agent",
-        "relation",
-        "key",
-        "kind",
-        "reason",
-        "sqlstate",
-        "model",
-        "duration",
-        "cost",
-        "since",
-        "until",
-        "ended",
-    )
-    filters = dict.fromkeys((*names, "tenant", "oldest", "before"), "")
+    filters = dict.fromkeys((*FILTERS, "tenant", "oldest", "before"), "")
     answer = await served.query(token, "console.runs", **filters, q=text, limit="50")
     assert answer.status_code == 200, answer.text
     rows = answer.json()["rows"]

@@ -34,22 +34,23 @@ select 'question', 'question', 1, 'someone', '{}'::jsonb, 'failed'::agent.run_st
 union all
 select 'question', 'question', 1, 'someone', '{}'::jsonb, 'failed'::agent.run_state, now(), null;
 """
+FILTERS = (
+    "state",
+    "agent",
+    "relation",
+    "key",
+    "kind",
+    "reason",
+    "sqlstate",
+    "model",
+    "duration",
+    "cost",
+    "since",
+    "until",
+    "ended",
+)
 MATCHING = (
-    *(
-        "state",
-        "agent",
-        "relation",
-        "key",
-        "kind",
-        "reason",
-        "sqlstate",
-        "model",
-        "duration",
-        "cost",
-        "since",
-        "until",
-        "ended",
-    ),
+    *FILTERS,
     *("tenant", "q", "oldest", "before"),
 )
 
