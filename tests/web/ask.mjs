@@ -30,6 +30,15 @@ async function check(page, name) {
   if (shots) await page.screenshot({ path: `${shots}/${name}.png` });
 }
 
+// The list as it is once it says so: a second look could find what comes next, or nothing.
+async function progress(says) {
+  const found = await page.waitForFunction((says) => {
+    const shown = [...document.querySelectorAll("[aria-label=Progress] li")].map((each) => each.innerText);
+    return shown.some((each) => each.split("\n").includes(says)) && shown;
+  }, says);
+  return found.jsonValue();
+}
+
 const page = await open();
 await page.goto(link);
 await page.waitForSelector(".figures");
@@ -40,11 +49,9 @@ await page.waitForSelector("#question");
 await page.keyboard.type("How many tickets are there in each category?");
 await page.keyboard.press("Control+Enter");
 await page.waitForSelector("[aria-label=Progress] :text-is('planning')");
-await page.waitForSelector("[aria-label=Progress] :text-is('planned')");
-seen.planned = await page.locator("[aria-label=Progress] li").allInnerTexts();
+seen.planned = await progress("planned");
+seen.read = await progress("3 rows");
 await check(page, "progress");
-await page.waitForSelector("[aria-label=Progress] :text-is('3 rows')");
-seen.read = await page.locator("[aria-label=Progress] li").allInnerTexts();
 await page.waitForSelector("ul.hbars");
 seen.gone = await page.locator("[aria-label=Progress]").count();
 
