@@ -28,7 +28,7 @@ UV := $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 
 	--custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format faults web web-lint web-test soak planted guarantees bench eval golden docs lock schema dist clean
+.PHONY: help venv demo test check lint format faults web web-lint web-test browsers soak planted guarantees bench eval golden docs lock schema dist clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -88,6 +88,10 @@ web/node_modules/.installed: web/package-lock.json
 web-test: $(STAMP) web  ## Build the pages and run the tests with public clients in Node (installs the packages of tests/web)
 	cd tests/web && npm ci --no-audit --no-fund
 	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m "web and not slow" $(ARGS)  # browsers do not wait
+
+browsers: $(STAMP) web  ## Run the slow tests of the pages, too, at all widths and in both themes
+	cd tests/web && npm ci --no-audit --no-fund
+	WALAGENT_VIEWS=all $(BIN)/python -m pytest -n $(CORES) --dist worksteal -m web $(ARGS)
 
 soak: $(STAMP)  ## Inject small faults for an hour (SOAK=7200: two hours) and measure what grows
 	WALAGENT_SOAK=$(SOAK) WALAGENT_FAULT_REPORT=build/soak.json $(BIN)/python -m pytest \

@@ -10,6 +10,12 @@ from typing import Any, Final
 import pytest
 
 WEB: Final = Path(__file__).parents[1] / "web"
+# Each width in both themes with `make browsers`; else one of a desk and one of a phone.
+VIEWS: Final = (
+    [(width, theme) for width in (1440, 1024, 390) for theme in ("light", "dark")]
+    if "WALAGENT_VIEWS" in os.environ
+    else [(1440, "light"), (390, "dark")]
+)
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser")
 MARKS: Final = [
     pytest.mark.web,
@@ -22,7 +28,8 @@ MARKS: Final = [
 
 async def use(script: str, **given: object) -> dict[str, Any]:
     """Run a script; return what it saw."""
-    options = {**given, "chromium": CHROMIUM, "shots": os.environ.get("WALAGENT_SHOTS")}
+    shots = os.environ.get("WALAGENT_SHOTS")
+    options = {**given, "chromium": CHROMIUM, "shots": shots, "views": VIEWS}
     process = await asyncio.create_subprocess_exec(
         *("node", script, json.dumps(options)),
         cwd=WEB,

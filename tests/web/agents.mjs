@@ -1,66 +1,17 @@
 // Edits, compares, publishes and rolls back an agent, and looks at it as a viewer; prints what it saw as one JSON document.
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { apart, end, everywhere, open, options, seen, signIn } from "./browsing.mjs";
 
-import { chromium } from "playwright-core";
-
-const { link, viewer, chromium: program, shots } = JSON.parse(process.argv[2]);
-const base = new URL(link).origin;
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
-flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
-const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
-const seen = { errors: [], axe: [], wide: [], dialogs: 0, requests: new Set() };
-
-/** A browser of its own, signed in by the link or with a token. */
-async function open(path, token) {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light" });
-  context.setDefaultTimeout(20_000);
-  const page = await context.newPage();
-  page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
-  page.on("pageerror", (error) => seen.errors.push(String(error)));
-  page.on("request", (request) => seen.requests.add(new URL(request.url()).origin));
-  await page.goto(token ? base + path : link);
-  if (token) {
-    await page.waitForURL(/\/sign-in/);
-    await page.fill("input", token);
-    await page.keyboard.press("Enter");
-  }
-  await page.waitForURL((at) => !at.pathname.startsWith("/sign-in"));
-  if (!token) await page.goto(base + path);
-  return page;
-}
-
-/** Both themes and widths. */
-async function check(page, name) {
-  for (const theme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
-    for (const width of [1440, 390]) {
-      await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
-      if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);
-      const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"], ...(matchMedia("(prefers-color-scheme: dark)").matches && { runOnly: ["color-contrast"] }) })).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
-      for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
-      if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(`${name} ${width}`);
-      if (shots) await page.screenshot({ path: `${shots}/agents-${name.replaceAll(" ", "-")}-${width}-${theme}.png`, fullPage: true });
-    }
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-  await page.setViewportSize({ width: 1440, height: 900 });
-}
-
-process.on("uncaughtException", async (error) => {
-  for (const [at, context] of browser.contexts().entries()) if (shots) await context.pages()[0]?.screenshot({ path: `${shots}/failed-${at}.png` }).catch(() => {});
-  console.error(JSON.stringify({ ...seen, requests: [...seen.requests] }, null, 1), error);
-  process.exit(1);
-});
-
+const base = new URL(options.link).origin;
 const texts = (page, selector) => page.locator(selector).allInnerTexts();
 
 // A draft by keys: what changed is marked, a limit that is none is named, and a reload keeps it.
-const page = await open("/agents/triage");
+const page = await open();
+await page.goto(options.link);
+await page.waitForURL((at) => !at.pathname.startsWith("/sign-in"));
+await page.goto(`${base}/agents/triage`);
 await page.waitForSelector("text=Versions");
 await page.waitForSelector("text=in use");
-await check(page, "agent");
+await everywhere(page, "agent");
 await page.click("text=Edit prompt");
 await page.waitForSelector("textarea");
 seen.unchanged = await page.locator(".head button.primary").isDisabled();
@@ -71,11 +22,11 @@ await page.fill("label:has-text('Max steps') input", "none");
 seen.wrong = await texts(page, ".wrong");
 seen.blocked = await page.locator(".head button.primary").isDisabled();
 await page.fill("label:has-text('Max steps') input", "7");
-await check(page, "edit");
+await everywhere(page, "edit");
 await page.click("text=Diff to v1");
 await page.waitForSelector(".diff .add");
 seen.added = await texts(page, ".diff .add");
-await check(page, "diff");
+await everywhere(page, "diff");
 await page.reload();
 await page.waitForSelector(".diff .add");
 
@@ -86,7 +37,7 @@ await page.waitForSelector("dialog li");
 seen.choices = await page.locator("dialog li").count();
 while (await page.locator("dialog input:checked").count()) await page.locator("dialog input:checked").first().click();
 for (const key of ["1", "2"]) await page.locator("dialog li", { has: page.locator(`b:text-is("${key}")`) }).locator("input").check();
-await check(page, "choose");
+await everywhere(page, "choose");
 await page.click("dialog >> text=Take 2 rows");
 await page.click("text=Try on 2 rows");
 await page.waitForSelector("dialog");
@@ -97,12 +48,12 @@ await page.waitForFunction(() => !document.querySelector(".st-running"));
 seen.tried = await texts(page, ".rowdiff tbody tr");
 seen.asks = await page.locator("text=would ask for approval").count();
 seen.measures = await texts(page, "[aria-label=Results] tbody tr");
-await check(page, "try");
+await everywhere(page, "try");
 await page.click(".toggle >> text=Edit");
 await page.focus("textarea");
 await page.keyboard.press("Control+Enter");
 await page.waitForSelector("dialog");
-await check(page, "publish");
+await everywhere(page, "publish");
 await page.click("dialog >> text=Publish as v2");
 await page.waitForURL(/\/agents\/triage$/);
 await page.waitForSelector("text=Published v2");
@@ -110,7 +61,7 @@ await page.click("text=Compare v1 and v2");
 await page.waitForSelector("h1:has-text('Compare')");
 await page.waitForSelector(".diff .add");
 seen.compared = await texts(page, ".kv dd");
-await check(page, "compare");
+await everywhere(page, "compare");
 await page.click("text=Roll back to v1");
 await page.click("dialog >> button.primary");
 await page.waitForSelector("text=as v1 was");
@@ -131,7 +82,7 @@ await page.click("dialog >> text=Publish as v4");
 await page.waitForSelector(".notice.person");
 seen.late = await page.locator(".notice.person").innerText();
 seen.kept = await page.inputValue("textarea");
-await check(page, "late");
+await everywhere(page, "late");
 
 // Pause and resume.
 await page.goto(`${base}/agents/triage`);
@@ -149,13 +100,13 @@ await page.fill("#f-name", "closer");
 await page.fill("#f-condition", "new.nothing = 'closed'");
 await page.locator("[aria-labelledby=writes-title] label", { hasText: "status" }).locator("input").check();
 await page.fill("label:has-text('System prompt') textarea", "Close it.");
-await check(page, "attach");
+await everywhere(page, "attach");
 await page.focus("#f-name");
 await page.keyboard.press("Enter");
 await page.waitForSelector("#condition-hint.wrong");
 seen.condition = await page.locator("#condition-hint").innerText();
 seen.focus = await page.evaluate(() => document.activeElement.id);
-await check(page, "attach wrong");
+await everywhere(page, "attach wrong");
 await page.fill("#f-condition", "new.status = 'closed'");
 await page.fill("#f-tools", "no_such_tool");
 await page.click("button[type=submit]");
@@ -167,21 +118,22 @@ await page.fill("#f-approve", "refund_customer");
 await page.click("button[type=submit]");
 await page.waitForURL(/\/agents\/closer$/);
 await page.waitForSelector("h2:has-text('closer on public.ticket')");
-await check(page, "attached");
+await everywhere(page, "attached");
 await page.click("button:has-text('Detach')");
-await check(page, "detach");
+await everywhere(page, "detach");
 await page.click("dialog >> button.danger");
 await page.waitForURL(/\/agents$/);
 await page.waitForFunction(() => !document.querySelector("main table")?.innerText.includes("closer"));
 
 // A viewer reads versions, and is offered nothing else.
-const vera = await open("/agents/triage", viewer);
+const vera = await open(await apart());
+await signIn(vera, `${base}/agents/triage`, options.viewer);
 await vera.waitForSelector("text=Compare v3 and v4");
 seen.offered = await texts(vera, "main button, main .btn");
 await vera.goto(`${base}/agents/triage/edit`);
 await vera.waitForSelector(".diff");
 seen.viewed = await texts(vera, "main button, main .btn, main textarea");
-await check(vera, "viewer");
+await everywhere(vera, "viewer");
 await vera.goto(`${base}/agents`);
 await vera.waitForSelector("text=triage");
 seen.attaches = await vera.locator("text=Attach…").count();
@@ -189,5 +141,4 @@ await vera.goto(`${base}/attach`);
 await vera.waitForSelector("text=needs the role developer");
 seen.fields = await vera.locator("main form").count();
 
-await browser.close();
-console.log(JSON.stringify({ ...seen, requests: [...seen.requests] }));
+await end();

@@ -1,34 +1,7 @@
 // Asks, looks at what is done meanwhile, and at questions of before; prints what it saw as JSON.
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { apart, check, end, everywhere, open, options, seen } from "./browsing.mjs";
 
-import { chromium } from "playwright-core";
-
-const { link, other, chromium: program, shots } = JSON.parse(process.argv[2]);
-const base = new URL(link).origin;
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
-flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
-const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
-const seen = { errors: [], axe: [], wide: [] };
-
-async function open() {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" });
-  context.setDefaultTimeout(20_000);
-  const page = await context.newPage();
-  page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
-  page.on("pageerror", (error) => seen.errors.push(String(error)));
-  return page;
-}
-
-async function check(page, name) {
-  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);
-  // The dark theme changes nothing but colors.
-  const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"], ...(matchMedia("(prefers-color-scheme: dark)").matches && { runOnly: ["color-contrast"] }) })).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
-  for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
-  if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(name);
-  if (shots) await page.screenshot({ path: `${shots}/${name}.png` });
-}
+const base = new URL(options.link).origin;
 
 // The list as it is once it says so: a second look could find what comes next, or nothing.
 async function progress(says) {
@@ -40,7 +13,7 @@ async function progress(says) {
 }
 
 const page = await open();
-await page.goto(link);
+await page.goto(options.link);
 await page.waitForSelector(".figures");
 await page.goto(`${base}/ask`);
 await page.waitForSelector("#question");
@@ -75,14 +48,7 @@ await page.waitForSelector("svg.plan");
 seen.answer = await page.locator(".answer").innerText();
 seen.rows = await page.locator("[aria-label^=Rows] tbody tr").allInnerTexts();
 seen.statements = await page.locator("pre.code").allInnerTexts();
-for (const theme of ["light", "dark"]) {
-  await page.emulateMedia({ colorScheme: theme });
-  for (const width of [1440, 1024, 390]) {
-    await page.setViewportSize({ width, height: 900 });
-    await check(page, `asked-${width}-${theme}`);
-  }
-}
-await page.setViewportSize({ width: 1440, height: 900 });
+await everywhere(page, "asked");
 await page.click("button:has-text('Ask again')");
 await page.waitForSelector("[aria-label=Progress]");
 await page.waitForSelector(".answer");
@@ -93,9 +59,9 @@ await page.waitForSelector("h2:has-text('Not answered')");
 seen.reason = await page.locator("section:has(h2:has-text('Not answered'))").innerText();
 
 // Nobody else sees them.
-const stranger = await open();
+const stranger = await open(await apart());
 await stranger.goto(`${base}/sign-in`);
-await stranger.evaluate((token) => fetch("v1/session", { method: "POST", headers: { "content-type": "application/json", "x-walagent-request": "1" }, body: JSON.stringify({ token }) }), other);
+await stranger.evaluate((token) => fetch("v1/session", { method: "POST", headers: { "content-type": "application/json", "x-walagent-request": "1" }, body: JSON.stringify({ token }) }), options.other);
 const read = (name) => stranger.evaluate(async (path) => (await (await fetch(path)).json()).rows, `v1/queries/console.${name}`);
 await stranger.goto(`${base}/ask`);
 await stranger.waitForSelector("text=You cannot ask here");
@@ -103,5 +69,4 @@ const own = await page.evaluate(async () => (await (await fetch("v1/queries/cons
 seen.own = own.length;
 seen.others = [await read("questions"), await read(`question?id=${own[0].id}`), await read(`question_steps?session=${own[0].session}`)];
 
-console.log(JSON.stringify(seen));
-await browser.close();
+await end();

@@ -1,37 +1,7 @@
 // Plays Burn with two people in two browsers; prints what they see as one JSON document.
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { apart, check, end, open, options, resize, seen } from "./browsing.mjs";
 
-import { chromium } from "playwright-core";
-
-const { url, chromium: program, shots } = JSON.parse(process.argv[2]);
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
-flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
-const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
-const seen = { errors: [], axe: [], wide: [], behind: [], requests: new Set() };
-
-/** A browser of its own: another profile, so another cookie. */
-async function open() {
-  // A background that is still on its way between two themes has the contrast of neither.
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light", reducedMotion: "reduce" });
-  context.setDefaultTimeout(20_000);
-  const page = await context.newPage();
-  page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
-  page.on("pageerror", (error) => seen.errors.push(String(error)));
-  page.on("request", (request) => seen.requests.add(new URL(request.url()).origin));
-  return page;
-}
-
-async function check(page, name) {
-  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);
-  // The dark theme changes nothing but colors.
-  const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"], ...(matchMedia("(prefers-color-scheme: dark)").matches && { runOnly: ["color-contrast"] }) })).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
-  for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes]);
-  if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(name);
-  if (shots) await page.screenshot({ path: `${shots}/${name.replaceAll(" ", "-")}.png` });
-}
-
+seen.behind = [];
 const enter = async (page, name) => {
   await page.fill("input[name=username]", name);
   await page.keyboard.press("Enter");
@@ -43,8 +13,8 @@ const say = async (page, text) => {
 const texts = (page, selector) => page.locator(selector).allInnerTexts();
 
 const alice = await open();
-const bob = await open();
-await alice.goto(url);
+const bob = await open(await apart());
+await alice.goto(options.url);
 await alice.waitForURL(/\/welcome$/);
 seen.theme = await alice.evaluate(() => document.documentElement.dataset.theme);
 await check(alice, "welcome");
@@ -92,22 +62,21 @@ await bob.fill("input[aria-label='Filter processes']", "frankie");
 seen.processes = await texts(bob, ".sect td .chip");
 await bob.fill("input[aria-label='Filter processes']", "");
 
-for (const [width, height] of [[1440, 900], [1024, 800], [390, 844]]) {
-  await alice.setViewportSize({ width, height });
-  for (const theme of ["dark", "light"]) {
-    await alice.evaluate((name) => (document.documentElement.dataset.theme = name), theme);
-    await alice.waitForTimeout(100); // the log follows its end through another width
-    seen.behind.push(await alice.locator(".log").evaluate((log) => Math.round(log.scrollHeight - log.scrollTop - log.clientHeight)));
-    await check(alice, `chat ${width} ${theme}`);
-  }
+for (const [width, theme] of options.views) {
+  await resize(alice, width);
+  await alice.evaluate((name) => (document.documentElement.dataset.theme = name), theme);
+  await alice.waitForTimeout(100); // the log follows its end through another width
+  seen.behind.push(await alice.locator(".log").evaluate((log) => Math.round(log.scrollHeight - log.scrollTop - log.clientHeight)));
+  await check(alice, `chat ${width} ${theme}`);
 }
+await resize(alice, 390);
 await alice.click(".toggle-right");
 await check(alice, "computer 390");
 await alice.click("[aria-label='Close computer']");
 await alice.click(".toggle-left");
 await check(alice, "threads 390");
 await alice.click("[aria-label='Close threads']");
-await alice.setViewportSize({ width: 1440, height: 900 });
+await resize(alice, 1440);
 
 // Edit: who owns removes; the producer stays; a name reaches everybody.
 await bob.click("[aria-label='Edit thread']");
@@ -141,5 +110,4 @@ seen.status = await bob.evaluate(async () => {
     if (status !== 200) return status;
   }
 });
-console.log(JSON.stringify({ ...seen, requests: [...seen.requests] }));
-await browser.close();
+await end();

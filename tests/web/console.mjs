@@ -1,5 +1,5 @@
 // Uses the console as a person does; prints what it saw as one JSON document.
-import { check, checkThemes, context, end, open, options, resize, seen } from "./browsing.mjs";
+import { check, context, end, everywhere, open, options, resize, seen } from "./browsing.mjs";
 
 const { link } = options;
 const base = new URL(link).origin;
@@ -91,10 +91,7 @@ seen.plan = await page.locator("svg.plan rect.ok").count();
 seen.statements = await page.locator("pre.code").allInnerTexts();
 await page.click("text=Save as verified");
 await page.waitForSelector("text=Saved as verified");
-for (const width of [1024, 390, 1440]) {
-  await resize(page, width);
-  await checkThemes(page, `ask ${width}`);
-}
+await everywhere(page, "ask");
 await page.fill("#question", "Which week?");
 await page.keyboard.press("Control+Enter");
 await page.waitForSelector("h2:has-text('Question back')");
@@ -133,10 +130,7 @@ await page.goto(`${base}/runs/7`);
 await page.click("button:has-text('Retry…')");
 await page.selectOption("dialog select >> nth=0", "fresh");
 await page.waitForSelector("dialog:has-text('shown nothing of the steps before')");
-for (const width of [1024, 390, 1440]) {
-  await resize(page, width);
-  await checkThemes(page, `retry ${width}`);
-}
+await everywhere(page, "retry");
 await page.keyboard.press("Escape");
 
 // Retry a failed run, and all of a reason; the server does it.

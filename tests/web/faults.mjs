@@ -1,38 +1,20 @@
 // Looks at pages while the daemon is killed and started again; prints what it saw as JSON.
-import { readFileSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { writeFileSync } from "node:fs";
 
-import { chromium } from "playwright-core";
+import { check, context, end, everywhere, open, options, seen } from "./browsing.mjs";
 
-const { link, pid, away, chromium: program, shots } = JSON.parse(process.argv[2]);
-const base = new URL(link).origin;
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
-flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
-const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
-const seen = { errors: [], axe: [], wide: [], loads: [] };
-
-const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" });
+const base = new URL(options.link).origin;
 context.setDefaultTimeout(60_000);
+seen.loads = [];
 
-async function check(page, name) {
-  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);
-  // The dark theme changes nothing but colors.
-  const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"], ...(matchMedia("(prefers-color-scheme: dark)").matches && { runOnly: ["color-contrast"] }) })).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
-  for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
-  if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(name);
-  if (shots) await page.screenshot({ path: `${shots}/${name}.png` });
-}
-
-const first = await context.newPage();
-await first.goto(link);
+const first = await open();
+await first.goto(options.link);
 await first.waitForSelector(".figures");
 const paths = ["/", "/runs", "/runs/1", "/approvals", "/failed", "/wal"];
 const pages = new Map();
 for (const path of paths) {
-  const page = path === "/" ? first : await context.newPage();
+  const page = path === "/" ? first : await open();
   if (path !== "/") await page.goto(base + path);
-  page.on("pageerror", (error) => seen.errors.push(String(error)));
   page.on("framenavigated", (frame) => frame === page.mainFrame() && seen.loads.push(path));
   pages.set(path, page);
 }
@@ -44,17 +26,11 @@ await pages.get("/wal").waitForSelector("[aria-label=Readers] tbody tr");
 seen.loads = [];
 
 // The daemon is killed: each page says so, and keeps what it shows.
-process.kill(pid, "SIGKILL");
+process.kill(options.pid, "SIGKILL");
 for (const [path, page] of pages) {
   await page.bringToFront();
   await page.waitForSelector(".banner:has-text('Reconnecting')");
-  for (const [theme, width] of [["light", 1440], ["dark", 1024], ["dark", 390]]) {
-    await page.emulateMedia({ colorScheme: theme });
-    await page.setViewportSize({ width, height: 900 });
-    await check(page, `away-${path.replaceAll("/", "-")}-${width}`);
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-  await page.setViewportSize({ width: 1440, height: 900 });
+  await everywhere(page, `away ${path}`);
 }
 const kept = (page, selector) => page.locator(selector).count();
 seen.kept = [await kept(pages.get("/"), ".figures .value"), await kept(pages.get("/runs"), "[data-run]"), await kept(pages.get("/runs/1"), "section.step"), await kept(pages.get("/approvals"), ".side a.item"), await kept(pages.get("/failed"), "summary"), await kept(pages.get("/wal"), "[aria-label=Readers] tbody tr")];
@@ -70,7 +46,7 @@ await approvals.waitForSelector("text=Not sent: the page has no connection.");
 await check(approvals, "away-action");
 
 // It is started again: each page catches up without a reload.
-writeFileSync(away, "");
+writeFileSync(options.away, "");
 const caught = [];
 for (const [path, page] of pages) {
   await page.bringToFront();
@@ -87,7 +63,6 @@ await pages.get("/approvals").bringToFront();
 await pages.get("/approvals").waitForFunction(() => document.querySelectorAll(".side a.item").length === 3);
 await pages.get("/wal").bringToFront();
 await pages.get("/wal").waitForSelector("[aria-label=Readers] :text-is('reading')");
-for (const [path, page] of pages) await check(page, `back-${path.replaceAll("/", "-")}`);
+for (const [path, page] of pages) await check(page, `back ${path}`);
 
-console.log(JSON.stringify(seen));
-await browser.close();
+await end();

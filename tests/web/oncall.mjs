@@ -1,5 +1,5 @@
 // What must not happen to a person on call: a call that changes under the click, an answer that is thrown away.
-import { checkThemes, context, end, open, options, resize, seen } from "./browsing.mjs";
+import { context, end, everywhere, open, options, seen } from "./browsing.mjs";
 
 const { link, token } = options;
 const base = new URL(link).origin;
@@ -69,11 +69,7 @@ await page.goto(`${base}/`);
 await page.waitForSelector("text=triage has stopped");
 seen.problems = [await page.locator(".head .st").first().innerText(), await page.locator(".notice .problem").allInnerTexts()];
 seen.first = await page.locator("[aria-label='Waits for a person'] tbody tr").first().innerText();
-for (const width of [1440, 1024, 390]) {
-  await resize(page, width);
-  await checkThemes(page, `problems ${width}`);
-}
-await resize(page, 1440);
+await everywhere(page, "problems");
 await page.goto(`${base}/wal`);
 await page.waitForSelector("text=restart_lsn");
 seen.wal = await page.locator(".head .st").first().innerText();

@@ -1,54 +1,20 @@
 // Reads single pages in full; prints what it saw as JSON.
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { end, everywhere, open, options, seen } from "./browsing.mjs";
 
-import { chromium } from "playwright-core";
-
-const { link, run, approvals, chromium: program, shots } = JSON.parse(process.argv[2]);
+const { link, run, approvals } = options;
 const base = new URL(link).origin;
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
-flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
-const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
-const seen = { errors: [], axe: [], wide: [] };
-
-async function open() {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" });
-  context.setDefaultTimeout(20_000);
-  const page = await context.newPage();
-  page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
-  page.on("pageerror", (error) => seen.errors.push(String(error)));
-  return page;
-}
-
-async function check(page, name) {
-  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);
-  // The dark theme changes nothing but colors.
-  const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"], ...(matchMedia("(prefers-color-scheme: dark)").matches && { runOnly: ["color-contrast"] }) })).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
-  for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
-  if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(name);
-  if (shots) await page.screenshot({ path: `${shots}/${name}.png` });
-}
-
 const rows = (page, label) => page.locator(`[role=group][aria-label='${label}'] tbody tr`).evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.innerText.replaceAll(/\s+/g, " ").trim()).join("\t")));
 const settled = (page) => page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
 
 const page = await open();
 await page.goto(link);
 await page.waitForSelector(".figures");
-for (const theme of ["light", "dark"]) {
-  await page.emulateMedia({ colorScheme: theme });
-  for (const width of [1440, 1024, 390]) {
-    await page.setViewportSize({ width, height: 900 });
-    for (const path of ["/wal", "/attach", `/runs/${run}`]) {
-      await page.goto(base + path);
-      await page.waitForSelector("h1");
-      await settled(page);
-      await check(page, `${path.slice(1).replace("/", "-")}-${width}-${theme}`);
-    }
-  }
+for (const path of ["/wal", "/attach", `/runs/${run}`]) {
+  await page.goto(base + path);
+  await page.waitForSelector("h1");
+  await settled(page);
+  await everywhere(page, path);
 }
-await page.setViewportSize({ width: 1440, height: 900 });
 
 // The WAL: who reads, how late, and which tables.
 await page.goto(`${base}/wal`);
@@ -103,10 +69,9 @@ seen.lost = await lost.locator("h1").innerText();
 await lost.route("**/v1/session", (route) => route.fulfill({ status: 503, body: '{"message": "the database is not available"}' }));
 await lost.goto(`${base}/wal`);
 await lost.waitForSelector("#away");
-await check(lost, "away");
+await everywhere(lost, "away");
 seen.away = await lost.locator("main").innerText();
 await lost.unroute("**/v1/session");
 await lost.waitForSelector("[aria-label=Readers]");
 
-console.log(JSON.stringify(seen));
-await browser.close();
+await end();

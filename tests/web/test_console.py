@@ -83,18 +83,17 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     assert await value(conn, status) == "refunded"
 
 
-@pytest.mark.parametrize("widths", [[390], pytest.param([1440, 1024], marks=pytest.mark.slow)])
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
 async def test_each_page_suits_every_screen(
-    conn: AsyncConnection, dsn: str, tmp_path: Path, widths: list[int]
+    conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
-    """Of a phone and of a desk, in both themes: axe finds nothing, and nothing is too wide."""
+    """Of a phone and of a desk: axe finds nothing, and nothing is too wide."""
     async with (
         analyst(conn) as reader,
         desk(conn, dsn, tmp_path, f"ask: {{role: {reader}, model: asker}}\n") as started,
     ):
         await let_ask(conn, started, reader)
-        seen = await use("looks.mjs", link=started.link, widths=widths)
+        seen = await use("looks.mjs", link=started.link)
     assert seen["prices"][:3] == ["$0.00", "$0.02", "$0.04"]  # of the axis: cents are not rounded
     assert (seen["axe"], seen["wide"], seen["errors"], seen["dialogs"]) == ([], [], [], 0)
     assert set(seen["requests"]) == {started.url}

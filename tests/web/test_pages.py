@@ -129,4 +129,6 @@ async def test_pages_outlive_a_killed_daemon(
     assert len(seen["caught"]) == 6
     assert seen["off"]
     assert await column(conn, "select state from agent.approval order by id") == ["pending"] * 3
-    assert (seen["errors"], seen["axe"], seen["wide"]) == ([], [], [])
+    expected = "ERR_CONNECTION|WebSocket connection|(409|503) "  # it is away, and starts again
+    assert [each for each in seen["errors"] if not re.search(expected, each)] == []
+    assert (seen["axe"], seen["wide"]) == ([], [])

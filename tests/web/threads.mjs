@@ -1,48 +1,12 @@
 // Two people in two browsers and an agent in one thread, and a viewer; prints what they see as one JSON document.
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { apart, check, end, everywhere, open, options, resize, seen, signIn } from "./browsing.mjs";
 
-import { chromium } from "playwright-core";
-
-const { url, people, chromium: program, shots } = JSON.parse(process.argv[2]);
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
-flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
-const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
-const seen = { errors: [], axe: [], wide: [], dialogs: 0, requests: new Set() };
-
-/** A browser of its own, signed in with a token; it comes back to where it wanted to go. */
-async function open(token, path) {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light" });
-  context.setDefaultTimeout(20_000);
-  const page = await context.newPage();
-  page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
-  page.on("pageerror", (error) => seen.errors.push(String(error)));
-  page.on("request", (request) => seen.requests.add(new URL(request.url()).origin));
-  page.on("dialog", (dialog) => void ((seen.dialogs += 1), dialog.dismiss()));
-  await page.goto(url + path);
-  await page.waitForURL(/\/sign-in/);
-  await page.fill("input", token);
-  await page.keyboard.press("Enter");
-  await page.waitForURL((at) => !at.pathname.startsWith("/sign-in"));
+const { url, people } = options;
+const enter = async (token, path) => {
+  const page = await open(await apart());
+  await signIn(page, url + path, token);
   return page;
-}
-
-async function check(page, name) {
-  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);
-  // The dark theme changes nothing but colors.
-  const found = await page.evaluate(async () => (await window.axe.run({ resultTypes: ["violations"], ...(matchMedia("(prefers-color-scheme: dark)").matches && { runOnly: ["color-contrast"] }) })).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
-  for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
-  if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(name);
-  if (shots) await page.screenshot({ path: `${shots}/threads-${name.replaceAll(" ", "-")}.png` });
-}
-
-process.on("uncaughtException", async (error) => {
-  for (const [at, context] of browser.contexts().entries()) if (shots) await context.pages()[0]?.screenshot({ path: `${shots}/failed-${at}.png` }).catch(() => {});
-  console.error(JSON.stringify({ ...seen, requests: [...seen.requests] }, null, 1), error);
-  process.exit(1);
-});
-
+};
 const say = async (page, text) => {
   await page.fill("#message", text);
   await page.keyboard.press("Enter");
@@ -50,7 +14,7 @@ const say = async (page, text) => {
 const texts = (page, selector) => page.locator(selector).allInnerTexts();
 
 // A new thread by keys; the list teaches what a thread is.
-const anna = await open(people.anna, "/threads");
+const anna = await enter(people.anna, "/threads");
 await anna.waitForSelector("text=No threads yet");
 await check(anna, "empty");
 await anna.keyboard.press("n");
@@ -64,7 +28,7 @@ await anna.waitForSelector("h1:has-text('Friday roast')");
 seen.thread = new URL(anna.url()).pathname.split("/").pop();
 
 // Somebody else does not see it, and joins by the link, after signing in.
-const stranger = await open(people.omar, "/threads");
+const stranger = await enter(people.omar, "/threads");
 await stranger.waitForSelector("text=No threads yet");
 await stranger.goto(`${url}/threads/${seen.thread}`);
 seen.stranger = await stranger.locator(".absent").innerText();
@@ -72,7 +36,7 @@ await stranger.context().close();
 await anna.click("button[aria-label='Edit thread']");
 const link = await anna.locator("input[aria-label=Invitation]").inputValue();
 await anna.keyboard.press("Escape");
-const omar = await open(people.omar, link.slice(url.length));
+const omar = await enter(people.omar, link.slice(url.length));
 await omar.waitForSelector("text=Join as omar");
 await check(omar, "join");
 await omar.click("text=Join as omar");
@@ -147,7 +111,7 @@ await anna.waitForSelector("dialog li:has-text('vera')", { state: "detached" });
 await anna.click("dialog button:has-text('Done')");
 
 // A viewer reads all of it, and finds nothing to write with.
-const vera = await open(people.vera, `/threads/${seen.thread}`);
+const vera = await enter(people.vera, `/threads/${seen.thread}`);
 await vera.waitForSelector("text=You read this thread and are no member of it.");
 await vera.waitForSelector(".bubble:has-text('on its way back.')");
 seen.veraReads = await vera.locator(".bubble").count();
@@ -160,23 +124,21 @@ await vera.waitForSelector("text=You cannot ask here");
 seen.veraAsks = [await vera.locator("#question").count(), await vera.locator(".notice").innerText()];
 
 // All widths and both themes; on a small screen, one part at a time.
+await everywhere(anna, "chat");
+await resize(anna, 390);
 for (const theme of ["light", "dark"]) {
-  await anna.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
-  for (const width of [1440, 1024, 390]) {
-    await anna.setViewportSize({ width, height: width === 390 ? 844 : 900 });
-    await check(anna, `${width} ${theme}`);
-  }
+  await anna.emulateMedia({ colorScheme: theme });
   await anna.click("text=Computer");
   await anna.waitForSelector(".computer");
-  await check(anna, `computer 390 ${theme}`);
+  await check(anna, `computer ${theme}`);
   await anna.click("[aria-label='Back to the chat']");
   await anna.click("header [aria-label=Threads]");
   await anna.waitForSelector(".threads");
-  await check(anna, `list 390 ${theme}`);
+  await check(anna, `list ${theme}`);
   await anna.goBack();
   await anna.waitForSelector("#message");
 }
-await anna.setViewportSize({ width: 1440, height: 900 });
+await resize(anna, 1440);
 
 // Leaving: the thread is gone, for who left alone.
 await omar.click("button[aria-label='Edit thread']");
@@ -185,5 +147,4 @@ await omar.click("dialog:has-text('Stay') button:has-text('Leave')");
 await omar.waitForSelector("text=No threads yet");
 await anna.waitForSelector("text=omar left");
 
-console.log(JSON.stringify({ ...seen, requests: [...seen.requests] }));
-await browser.close();
+await end();

@@ -37,12 +37,15 @@ const faults = (width) => {
   return found;
 };
 const pages = ["/", "/runs", "/runs?panel=8", "/runs/8", `/approvals?approval=${options.call}`, "/failed", "/agents", `/agents/${options.agent}`, "/threads", `/threads/${options.thread}`, "/tables", "/tables/public.ticket", "/cost", "/wal"];
+// 720 by 450 is a screen at 200 %.
+const sizes = [...new Set(options.views.map(([width]) => width))].map((width) => [width, width === 390 ? 844 : 900]);
+sizes.splice(-1, 0, [720, 450]);
 seen.faults = [];
 seen.tall = [];
 for (const path of pages) {
   await page.setViewportSize({ width: 1440, height: 900 });
   await page.goto(base + path);
-  for (const [width, height] of [[1440, 900], [1024, 800], [720, 450], [390, 844]]) {
+  for (const [width, height] of sizes) {
     await page.setViewportSize({ width, height });
     await page.waitForTimeout(100);
     await page.waitForFunction(() => [...document.querySelectorAll("main h1, main h2, main h3, .absent")].some((each) => each.checkVisibility()));
