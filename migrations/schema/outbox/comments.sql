@@ -10,7 +10,7 @@ comment on column agent.channel.created_at is 'Time of creation';
 
 comment on table agent.notification is 'Rules: what is sent to which channel';
 comment on column agent.notification.tenant is 'Tenant of event and channel';
-comment on column agent.notification.event is 'approval.requested, run.dead, run.needs_review, budget.exceeded (once for each budget and period) or gap';
+comment on column agent.notification.event is 'approval.requested, run.dead, run.needs_review, budget.exceeded (once for each budget and period), gap or problem (at most once an hour for each)';
 comment on column agent.notification.channel is 'Channel that gets a message';
 
 comment on table agent.outbox is 'Outbox: messages to the outside, each delivered by a run';

@@ -31,7 +31,7 @@ create table agent.channel (
 
 create table agent.notification (
     tenant  text collate "C" not null default agent.current_tenant(),
-    event   text not null check (event in ('approval.requested', 'run.dead', 'run.needs_review', 'budget.exceeded', 'gap')),
+    event   text not null check (event in ('approval.requested', 'run.dead', 'run.needs_review', 'budget.exceeded', 'gap', 'problem')),
     channel text not null,
     primary key (tenant, event, channel),
     foreign key (tenant, channel) references agent.channel on update cascade on delete cascade

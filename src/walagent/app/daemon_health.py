@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from walagent.app.problems import Problems
 from walagent.runs.worker import Worker
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ class DaemonHealth:
     """The health of the worker, and of the reader if this process has one."""
 
     worker: Worker
-    reader: "ReaderHealth | None"
+    reader: "ReaderHealth | None" = None
+    problems: Problems = field(default_factory=Problems)
 
     @property
     def streaming(self) -> bool:
@@ -43,7 +45,8 @@ class DaemonHealth:
     @property
     def warnings(self) -> Sequence[str]:
         """Conditions that need attention but do not stop work."""
-        return () if self.reader is None else self.reader.warnings
+        reader = () if self.reader is None else self.reader.warnings
+        return [*reader, *self.problems.warnings]
 
     @property
     def reasons(self) -> Sequence[str]:

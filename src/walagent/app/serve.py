@@ -215,7 +215,7 @@ class _Daemon:
 
     def __post_init__(self) -> None:
         """Report the health of the parts."""
-        self.health = DaemonHealth(self.worker, None)
+        self.health = DaemonHealth(self.worker)
 
     def read(self) -> None:
         """Read the WAL, too."""
@@ -239,7 +239,7 @@ class _Daemon:
             self._streaming,
             fan_out,
         )
-        self.health = DaemonHealth(self.worker, self.reader.health)
+        self.health = replace(self.health, reader=self.reader.health)
 
     async def run(self, signals: Signals) -> None:
         """Start all parts; return when they have ended after a stop signal."""
@@ -254,6 +254,7 @@ class _Daemon:
                     ("reload", self._reloads(signals)),
                     ("registry", self._follow_registry()),
                     ("audit", log_heads(self.logins.dsn, self.config.audit.head_every)),
+                    ("problems", self.health.problems.watch(self.logins.dsn)),
                     ("slack", self._slack() if slack_app(self.config).app_token else None),
                     ("sync", self.sync.engine.run() if self.sync else None),
                     ("shapes", self.sync.judge() if self.sync else None),

@@ -1,7 +1,8 @@
 """The state of the daemon, and whether it is ready."""
 
+import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Health(Protocol):
@@ -38,13 +39,27 @@ class Health(Protocol):
         ...
 
 
+_SERVER: Final = re.compile(
+    r'connection to server (?:at|on socket) "[^"]*"(?: \([^)]*\))?(?:, port \d+)? failed: '
+)
+_RESOLVES: Final = re.compile(r"resolve host|translate host name")  # of psycopg, and of libpq
+_NAMES: Final = re.compile(r"""\b(host(?: name)?|user|role|database) ("[^"]*"|'[^']*')""")
+
+
+def _without_place(reason: str) -> str:
+    """Take out where and as whom a driver connects: who asks has not signed in."""
+    if _SERVER.search(reason) or _RESOLVES.search(reason):
+        return _NAMES.sub(r"\1", _SERVER.sub("", reason))
+    return reason
+
+
 def unready_reasons(health: Health, max_progress_age: float) -> list[str]:
     """Return the reasons why the daemon is not ready; empty if it is.
 
     Args:
         max_progress_age: seconds without progress after which the reader counts as stuck.
     """
-    reasons = list(health.reasons)
+    reasons = [_without_place(reason) for reason in health.reasons]
     if not health.streaming:
         reasons.append("the replication stream is not open")
     elif health.progress_age > max_progress_age:

@@ -1,10 +1,12 @@
 """Read what metrics and health checks report."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from walagent.store.queries import query
 
@@ -55,6 +57,13 @@ async def show_problems(conn: Connection) -> list[dict[str, Any]]:
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute(query("show_problems"), {})
     return await cursor.fetchall()
+
+
+async def announce_problems(conn: Connection, problems: Iterable[Mapping[str, Any]]) -> None:
+    """Notify people of problems, as `show_problems` returns them."""
+    names = ("kind", "subject", "text", "detail", "fix")
+    found = [{name: each[name] for name in names} for each in problems]
+    await conn.execute(query("announce_problems"), {"problems": Jsonb(found)})
 
 
 async def read_backlog(conn: Connection, slot: str) -> SlotBacklog:

@@ -34,6 +34,12 @@ slot_alarm = Gauge(
     "1 while the slot retains more WAL than replication.alarm_bytes",
     registry=registry,
 )
+problems = Gauge(
+    "walagent_problems",
+    "Problems by kind and urgency (1 stands still, 2 will be lost, 3 costs, 4 can wait)",
+    ["kind", "urgency"],
+    registry=registry,
+)
 replication_lag_bytes = Gauge(
     "walagent_replication_lag_bytes",
     "WAL between the server's last position and the checkpoint, in bytes",
@@ -145,6 +151,13 @@ def set_budgets(used: Iterable[tuple[str, float, float]]) -> None:
     for name, spent, reserved in used:
         budget_used.labels(name, "spent").set(spent)
         budget_used.labels(name, "reserved").set(reserved)
+
+
+def set_problems(found: Iterable[tuple[str, int]]) -> None:
+    """Show the number of problems by kind and urgency, and no others."""
+    problems.clear()
+    for kind, urgency in found:
+        problems.labels(kind, urgency).inc()
 
 
 def set_runs(counts: Mapping[tuple[str, str], int]) -> None:

@@ -4,14 +4,17 @@ import shlex
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 from psycopg import AsyncConnection
 
 from tests.faults.rig.servers import own_server
-from tests.helpers.database import attach, run_all, until, value
+from tests.helpers.database import attach, column, run_all, until, value
 from tests.helpers.queue import add_runs
+from walagent.app.problems import Problems
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
 from walagent.store.status import show_problems
+from walagent.telemetry import metrics
 
 TABLE = """
 insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');
@@ -24,6 +27,12 @@ update agent_internal.budget_use u
    set spent_tokens = case b.name when 'spent' then 100 when 'nearly' then 85 else 10 end
   from agent.budget b where b.id = u.budget_id;
 """
+CHANNEL = """
+insert into agent.channel (tenant, name, kind, target, secret)
+values ('default', 'ops', 'webhook', 'https://ops.acme.test/hooks', 'OPS_HOOK_KEY');
+insert into agent.notification (tenant, event, channel) values ('default', 'problem', 'ops');
+"""
+BROKEN = "update agent.attachment set paused = true, paused_reason = 'credit used up'"
 BY_A_PERSON = """
 update agent.attachment set paused = true, paused_reason = 'holidays', paused_by = 'ann'
 """
@@ -102,7 +111,7 @@ async def test_a_slot_near_its_limit_is_named_with_who_holds_it(which: str, tmp_
     [
         ("", []),
         (
-            "update agent.attachment set paused = true, paused_reason = 'credit used up'",
+            BROKEN,
             [(1, "attachment", "reader has stopped", "credit used up")],
         ),
         (
@@ -162,3 +171,43 @@ async def test_a_command_to_copy_is_one_word_of_the_shell(conn: AsyncConnection,
     (fix,) = [each["fix"] for each in await show_problems(conn) if each["kind"] == "attachment"]
     assert shlex.split(fix) == ["walagent", "agents", "resume", name]
     assert name == "reader" or fix.split(maxsplit=3)[3].startswith("'")
+
+
+async def test_a_problem_is_announced_once(conn: AsyncConnection) -> None:
+    """By whichever process saw it twice; who has not signed in learns its kind alone."""
+    await run_all(conn, TABLE)
+    await attach(conn, "name=reader, system_prompt=Read.", table="public.item")
+    await run_all(conn, CHANNEL + BUDGETS)
+    one, other = Problems(), Problems()
+    for each in (one, other):
+        await each.look(conn)
+        assert each.warnings == ()
+        await each.look(conn)
+    # Of budgets, an event of its own says it.
+    sent = "select subject from agent.outbox where event = 'problem' order by created_at"
+    assert await column(conn, sent) == ["No process reads the WAL"]
+    assert one.warnings == ["a person must act: reader (1), budget (1); see walagent status"]
+    await run_all(conn, BROKEN)
+    await one.look(conn)
+    assert "attachment" not in one.warnings[0]
+    await one.look(conn)
+    await other.look(conn)
+    await other.look(conn)
+    assert await column(conn, sent) == ["No process reads the WAL", "reader has stopped"]
+    (body,) = await column(conn, "select body from agent.outbox where subject ~ 'stopped'")
+    assert body == {
+        "kind": "attachment",
+        "subject": "reader",
+        "text": "reader has stopped",
+        "detail": "credit used up",
+        "fix": "walagent agents resume reader",
+    }
+    assert "attachment (1)" in one.warnings[0]
+    assert one.warnings == other.warnings
+    shown = generate_latest(metrics.registry).decode()
+    assert 'walagent_problems{kind="attachment",urgency="1"} 1.0' in shown
+    assert 'walagent_problems{kind="budget",urgency="4"} 1.0' in shown
+    await run_all(conn, "update agent.attachment set paused = false, paused_reason = null")
+    await one.look(conn)
+    assert "attachment" not in one.warnings[0]
+    assert 'kind="attachment"' not in generate_latest(metrics.registry).decode()

@@ -143,6 +143,46 @@ def test_a_limit_of_progress_is_a_limit() -> None:
     assert unready_reasons(State(progress_age=60.1), 60) != []
 
 
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (
+            (
+                'connection failed: connection to server at "db.acme.test" (10.1.2.3), port 6432'
+                ' failed: FATAL:  password authentication failed for user "walagent"'
+            ),
+            "connection failed: FATAL:  password authentication failed for user",
+        ),
+        (
+            (
+                'connection failed: connection to server on socket "/run/pg/.s.PGSQL.5432" failed:'
+                " Connection refused"
+            ),
+            "connection failed: Connection refused",
+        ),
+        (
+            (
+                'connection to server at "::1", port 5432 failed: FATAL:  no pg_hba.conf entry for'
+                ' host "::1", user "app", database "shop", no encryption'
+            ),
+            "FATAL:  no pg_hba.conf entry for host, user, database, no encryption",
+        ),
+        (
+            "failed to resolve host 'db.acme.test': [Errno -2] Name or service not known",
+            "failed to resolve host: [Errno -2] Name or service not known",
+        ),
+        (
+            'could not translate host name "db.acme.test" to address: Name or service not known',
+            "could not translate host name to address: Name or service not known",
+        ),
+        ('slot "walagent" is read by PID 4711', 'slot "walagent" is read by PID 4711'),
+    ],
+)
+def test_a_reason_tells_no_stranger_where_the_database_is(reason: str, told: str) -> None:
+    """The log has it."""
+    assert unready_reasons(State(reasons=[reason]), 60) == [told]
+
+
 async def test_prometheus_gets_its_format() -> None:
     """`/metrics` speaks the text format, and OpenMetrics to whom asks for it."""
     async with _served(State()) as port:

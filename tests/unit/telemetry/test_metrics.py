@@ -9,6 +9,7 @@ from walagent.telemetry import metrics
 INTERFACE = {
     "walagent_slot_retained_bytes": ("gauge", set[str]()),
     "walagent_slot_alarm": ("gauge", set[str]()),
+    "walagent_problems": ("gauge", {"kind", "urgency"}),
     "walagent_replication_lag_bytes": ("gauge", set[str]()),
     "walagent_changes_total": ("counter", {"result"}),
     "walagent_runs": ("gauge", {"agent", "state"}),
@@ -38,6 +39,7 @@ def test_names_kinds_and_labels_are_the_published_ones() -> None:
     metrics.model_breaker_open.labels("gpt").set_function(lambda: False)
     metrics.model_tokens.labels("desk", "gpt", "input").inc(12)
     metrics.cost_usd.labels("desk", "gpt").inc(0.25)
+    metrics.set_problems([("slot", 2)])
     metrics.set_budgets([("all", 0.5, 0.25)])
     metrics.budget_refusals.labels("all").inc()
 

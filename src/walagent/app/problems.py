@@ -1,0 +1,74 @@
+"""Watch what a person must act on: for health checks, metrics, the log and notifications.
+
+Every process looks, because the one that should may be what is missing.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Never
+
+from psycopg import AsyncConnection
+
+from walagent.errors import WalagentError
+from walagent.store import status
+from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
+from walagent.telemetry import metrics
+from walagent.telemetry.log import log
+
+_EVERY: Final = 30.0  # seconds between two looks
+_SHARE: Final = 0.01  # of the time that they may take: they count the runs of today
+_LATER: Final = 4  # the urgency of what can wait
+# The first three have events of their own; of the last, nobody would deliver the message.
+_UNSENT: Final = frozenset({"review", "gap", "budget", "worker"})
+_PATIENCE: Final = {"statement_timeout": "20s"}
+
+Problem = dict[str, Any]  # a row of `status.show_problems`
+Key = tuple[str, str | None]
+
+
+class Problems:
+    """What this process saw last, without what can wait."""
+
+    def __init__(self) -> None:
+        """See nothing yet."""
+        self._seen: dict[Key, Problem] = {}
+        self._told: dict[Key, Problem] = {}
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Return how many of which kinds, without names: who asks has not signed in."""
+        if not self._told:
+            return ()
+        kinds = [kind for kind, _ in self._told]
+        counted = ", ".join(f"{kind} ({kinds.count(kind)})" for kind in dict.fromkeys(kinds))
+        return [f"a person must act: {counted}; see walagent status"]
+
+    async def watch(self, dsn: Callable[[], str]) -> Never:
+        """Look every 30 s, or less often where that takes long; while the database is away, not."""
+        while True:
+            started = time.monotonic()
+            with suppress(WalagentError), translating():
+                async with await connect(
+                    dsn(), application="walagent problems", settings=_PATIENCE
+                ) as conn:
+                    await self.look(conn)
+            took = time.monotonic() - started
+            await asyncio.sleep(max(_EVERY - took, took / _SHARE))
+
+    async def look(self, conn: AsyncConnection[Any]) -> None:
+        """Look once; log and announce what was there at the last look, too, and what is gone."""
+        found = await status.show_problems(conn)
+        metrics.set_problems((each["kind"], each["urgency"]) for each in found)
+        seen = {(each["kind"], each["subject"]): each for each in found if each["urgency"] < _LATER}
+        told = {key: each for key, each in seen.items() if key in self._seen or key in self._told}
+        new = [each for key, each in told.items() if key not in self._told]
+        await status.announce_problems(conn, (e for e in new if e["kind"] not in _UNSENT))
+        for each in new:
+            log.warning("problem.found", kind=each["kind"], problem=each["text"], fix=each["fix"])
+        for key, each in self._told.items():
+            if key not in told:
+                log.info("problem.ended", kind=each["kind"], problem=each["text"])
+        self._seen, self._told = seen, told
