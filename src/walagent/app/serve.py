@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from walagent.app.audit_heads import log_heads
+from walagent.app.collection import keep_collecting
 from walagent.app.daemon_health import DaemonHealth
 from walagent.app.signals import Signals, handling_signals
 from walagent.app.startup import once_reached, opened_once_reached, prepare_process
@@ -254,6 +255,7 @@ class _Daemon:
                     ("reload", self._reloads(signals)),
                     ("registry", self._follow_registry()),
                     ("audit", log_heads(self.logins.dsn, self.config.audit.head_every)),
+                    ("garbage", keep_collecting()),
                     ("problems", self.health.problems.watch(self.logins.dsn)),
                     ("slack", self._slack() if slack_app(self.config).app_token else None),
                     ("sync", self.sync.engine.run() if self.sync else None),
@@ -268,9 +270,8 @@ class _Daemon:
             log.info("daemon.stopping", runs=self.worker.active)
             self.systemd.notify("STOPPING=1")
             self.worker.stop()
-            for part in parts:
-                if part.get_name() == "reader":
-                    part.cancel()
+            for part in (each for each in parts if each.get_name() == "reader"):
+                part.cancel()
             await first_of(drained=asyncio.wait({working}), second_signal=signals.again.wait())
             for part in (*parts, working):
                 part.cancel()

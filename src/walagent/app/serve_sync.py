@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 from psycopg.errors import InsufficientPrivilege
 
+from walagent.app.collection import keep_collecting
 from walagent.app.console import make_api
 from walagent.app.startup import once_reached, prepare_process
 from walagent.app.sync import make_sync, own_queries
@@ -74,6 +75,7 @@ async def serve_sync(config: Config, places: Places, read_logins: Callable[[], P
             group.create_task(reader.run(), name="reader")
             group.create_task(sync.engine.run(), name="sync")
             group.create_task(sync.judge(), name="shapes")
+            group.create_task(keep_collecting(), name="garbage")
             group.create_task(serve_on(app, sockets), name="http")
     finally:
         systemd.notify("STOPPING=1")

@@ -1,6 +1,6 @@
 """Apply a transaction to shapes: the images of its rows, what conditions say, and the logs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,6 +18,7 @@ from walagent.sync.transactions import Transaction
 from walagent.telemetry.log import log
 
 _CONDITIONS: Final = 100  # of a statement
+_PORTION: Final = 2_000  # changes between two looks at the clock
 
 
 class Applier:
@@ -36,38 +37,34 @@ class Applier:
     async def apply(self, shapes: Sequence[Shape], transaction: Transaction) -> None:
         """Add what a transaction changed to the logs of shapes that are alike."""
         table, has_where = shapes[0].table, shapes[0].definition.where is not None
-        changes = [
-            change
-            for change in transaction.changes
-            if (change.relation.schema, change.relation.name) == table.relation
-        ]
-        if _has_changed(table, changes):
-            self._drop_all(shapes)
-            return
+        changes: Sequence[Change] = transaction.changes
         breath = Breath()
+        if len(transaction.shaped) > 1:
+            changes = await _of_table(table, changes, breath)
         images, rows = await self._rows(table, changes, breath, is_whole=has_where)
-        if any(_has_null(table, image) for image in images):
+        if images is None:
             self._drop_all(shapes)
             return
         verdicts: Sequence[Sequence[bool | None]] = [[None] * len(changes)] * len(shapes)
         if shapes[0].is_evaluated_by_postgresql:
             verdicts = await self._evaluate(table, shapes, images)
         elif has_where:
-            shapes = _touched(shapes, rows)
+            shapes = await _touched(shapes, rows, breath)
             verdicts = verdicts[: len(shapes)]
         lsn, txids = int(transaction.begin.commit_lsn), self._txids(transaction)
         for shape, matches in zip(shapes, verdicts, strict=True):
             try:
                 found = await _changes(shape, rows, matches, breath)
-                for change in found:
-                    change.message(table.relation, lsn, txids)  # written here, where it can pause
-                    await breath.if_due()
-                fits = shape.append(lsn, txids, found)
+                messages = await _written(table.relation, found, lsn, txids, breath)
+                fits = not found or shape.extend(lsn, messages, _position_in(found))
             except Exception as error:  # noqa: BLE001 - it ends this shape, and no other
                 log.error("sync.shape_failed", table=table.name, error=error)
                 fits = False
             if not fits:
                 self._drop(shape)
+        while rows:  # to free all of a large transaction at once takes long
+            del rows[-_PORTION:], images[-_PORTION:]
+            await breath.if_due()
 
     def _drop_all(self, shapes: Sequence[Shape]) -> None:
         for shape in shapes:
@@ -75,12 +72,22 @@ class Applier:
 
     async def _rows(
         self, table: ShapeTable, changes: Sequence[Change], breath: Breath, *, is_whole: bool
-    ) -> tuple[list[dict[str, str | None] | None], list[RowChange | None]]:
-        """Return the images of new rows, and the changes as all shapes see them."""
+    ) -> tuple[list[dict[str, str | None] | None] | None, list[RowChange | None]]:
+        """Return the images of new rows, and the changes as all shapes see them.
+
+        There are no images if the shapes must end, because the table has changed or a row has NULL
+        that they have announced as never NULL.
+        """
+        for part in _portions(changes):
+            if _has_changed(table, part):
+                return None, []
+            await breath.if_due()
         images: list[dict[str, str | None] | None] = []
         rows: list[RowChange | None] = []
         for n, change in enumerate(changes):
             new = await self._image(table, change, is_whole=is_whole)
+            if _has_null(table, new):
+                return None, rows
             images.append(new)
             known = new is not None or change.old is not None
             rows.append(RowChange.of(table, change, new, n) if known else None)
@@ -168,7 +175,45 @@ async def _changes(
     return found
 
 
-def _touched(shapes: Sequence[Shape], rows: Sequence[RowChange | None]) -> list[Shape]:
+async def _written(
+    relation: tuple[str, str],
+    changes: Sequence[ShapeChange],
+    lsn: int,
+    txids: Sequence[int],
+    breath: Breath,
+) -> list[bytes]:
+    """Return the messages of a transaction in a shape; the last one says that it is."""
+    messages: list[bytes] = []
+    for at, change in enumerate(changes, 1):
+        messages.append(change.message(relation, lsn, txids, is_last=at == len(changes)))
+        await breath.if_due()
+    return messages
+
+
+def _position_in(changes: Sequence[ShapeChange]) -> Callable[[int], int]:
+    return lambda number: changes[number].position
+
+
+def _portions(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """Yield parts of which one takes about a millisecond."""
+    for start in range(0, len(changes), _PORTION):
+        yield changes[start : start + _PORTION]
+
+
+async def _of_table(
+    table: ShapeTable, changes: Sequence[Change], breath: Breath
+) -> Sequence[Change]:
+    """Return the changes of one of the tables of a transaction."""
+    found: list[Change] = []
+    for part in _portions(changes):
+        found += [c for c in part if (c.relation.schema, c.relation.name) == table.relation]
+        await breath.if_due()
+    return found
+
+
+async def _touched(
+    shapes: Sequence[Shape], rows: Sequence[RowChange | None], breath: Breath
+) -> list[Shape]:
     """Return the shapes with a where clause that changes can be in.
 
     A row enters a shape only with a value that the shape needs, and leaves it only if it is in it.
@@ -180,14 +225,19 @@ def _touched(shapes: Sequence[Shape], rows: Sequence[RowChange | None]) -> list[
             for name, text in (row.new or {}).items():
                 if text is not None:
                     values.setdefault(name, set()).add(text)
+        await breath.if_due()
     none = set[str]()
-    return [
-        shape
-        for shape in shapes
-        if shape.needs is None
-        or not shape.needs[1].isdisjoint(values.get(shape.needs[0], none))
-        or not (shape.members or none).isdisjoint(keys)
-    ]
+    found: list[Shape] = []
+    for shape in shapes:
+        needs, members = shape.needs, shape.members or none
+        if (
+            needs is None
+            or not needs[1].isdisjoint(values.get(needs[0], none))
+            or not members.isdisjoint(keys)
+        ):
+            found.append(shape)
+        await breath.if_due()
+    return found
 
 
 def _has_null(table: ShapeTable, row: Mapping[str, str | None] | None) -> bool:

@@ -356,12 +356,13 @@ class ShapeEngine:
         if not wanted:
             return
         transaction.changes.extend(wanted)
+        transaction.shaped |= {(c.relation.schema, c.relation.name): None for c in wanted}
         transaction.weight += piece.weight
         if transaction.weight > self._limits.transaction_bytes:
-            for name in {(c.relation.schema, c.relation.name) for c in transaction.changes}:
-                for shape in self._shapes.of(name):
-                    self.drop(shape)
+            for shape in [each for name in transaction.shaped for each in self._shapes.of(name)]:
+                self.drop(shape)
             transaction.changes.clear()
+            transaction.shaped.clear()
             transaction.weight = 0
 
     async def _commit(self, transaction: Transaction, commit: Commit) -> None:
@@ -371,8 +372,7 @@ class ShapeEngine:
         if transaction.changes:
             transaction.at = time.monotonic()
             self._recent.keep(transaction)
-            names = [(c.relation.schema, c.relation.name) for c in transaction.changes]
-            for name in dict.fromkeys(names):
+            for name in transaction.shaped:
                 await self._deliver(name, transaction)
         self.position = max(self.position, int(commit.end_lsn))
         self._joints = {

@@ -214,15 +214,6 @@ class Shape(LiveShape):
         """Return whether its condition is not compiled."""
         return self.definition.where is not None and self.predicate is None
 
-    def append(self, lsn: int, txids: Sequence[int], changes: "Sequence[ShapeChange]") -> bool:
-        """Append what a transaction changed in it; return whether it fitted."""
-        if not changes:
-            return True
-        messages = [change.message(self._relation, lsn, txids) for change in changes[:-1]]
-        last = changes[-1]
-        messages.append(last.message(self._relation, lsn, txids, is_last=True))
-        return self.extend(lsn, messages, lambda number: changes[number].position)
-
     def changes_of(
         self, row: "RowChange", *, matches: bool | None = None
     ) -> "Sequence[ShapeChange]":

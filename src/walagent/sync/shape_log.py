@@ -5,9 +5,10 @@ position in it.  An answer ends with a chunk: a transaction is one, or several i
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 CHUNK_BYTES: Final = 10 << 20
@@ -73,16 +74,19 @@ class ShapeLog:
         if self.size + size > self._limit:
             return False
         self.size += size
-        start = part = 0
+        start = 0
         if size > self._chunk:
-            for number, message in enumerate(messages[:-1]):
-                part += len(message)
-                if part >= self._chunk:
-                    end = Offset(lsn, op_of(number) + 1)
-                    self._add(Batch(end, tuple(messages[start : number + 1]), part))
-                    start, size, part = number + 1, size - part, 0
+            until = list(accumulate(map(len, messages)))  # bytes up to the end of each
+            while (at := self._full(until, start)) < len(messages) - 1:
+                part = until[at] - (until[start - 1] if start else 0)
+                self._add(Batch(Offset(lsn, op_of(at) + 1), tuple(messages[start : at + 1]), part))
+                start, size = at + 1, size - part
         self._add(Batch(Offset(lsn, last_op), tuple(messages[start:]), size))
         return True
+
+    def _full(self, until: Sequence[int], start: int) -> int:
+        """Return the message by which a chunk from *start* on is full."""
+        return bisect_left(until, (until[start - 1] if start else 0) + self._chunk, start)
 
     def _add(self, batch: Batch) -> None:
         self.last = batch.end

@@ -14,17 +14,23 @@ _MOST_RECEIVED: Final = 1 << 14
 
 @dataclass(slots=True)
 class Transaction:
-    """What a transaction changed in tables that have shapes."""
+    """What a transaction changed in tables that have shapes.
+
+    Args:
+        tables: all that it changed, if anybody asks.
+        shaped: those whose changes are kept.
+    """
 
     begin: Begin
     changes: list[Change] = field(default_factory=list[Change])
     tables: set[Table] = field(default_factory=set[Table])
+    shaped: dict[Table, None] = field(default_factory=dict[Table, None])
     weight: int = 0
     at: float = 0.0
 
     def touches(self, name: Table) -> bool:
         """Whether it changed rows of a table."""
-        return any((c.relation.schema, c.relation.name) == name for c in self.changes)
+        return name in self.shaped
 
 
 class RecentTransactions:

@@ -16,7 +16,7 @@ from walagent.postgres.lsn import Lsn
 from walagent.sync.definition import Definition
 from walagent.sync.limits import EngineLimits
 from walagent.sync.predicate import compile_where
-from walagent.sync.shape import RowChange, Shape, lacks_values
+from walagent.sync.shape import RowChange, Shape, ShapeChange, lacks_values
 from walagent.sync.shape_log import Offset
 from walagent.sync.where import parse_where
 
@@ -116,6 +116,15 @@ def steps_of(steps: Sequence[tuple[str, int, int, Row]]) -> list[tuple[Row | Non
     return done
 
 
+def append(shape: Shape, lsn: int, changes: Sequence[ShapeChange]) -> bool:
+    """Append a transaction as the stream does; return whether it fitted."""
+    messages = [
+        each.message(shape.table.relation, lsn, [lsn], is_last=each is changes[-1])
+        for each in changes
+    ]
+    return not changes or shape.extend(lsn, messages, lambda number: changes[number].position)
+
+
 async def follow(setting: Setting, steps: Sequence[tuple[str, int, int, Row]]) -> None:
     """Let a client follow a shape; after each change it must have the rows of the shape."""
     table, on = item_table(setting.identity), relation(setting.identity)
@@ -130,7 +139,7 @@ async def follow(setting: Setting, steps: Sequence[tuple[str, int, int, Row]]) -
     for lsn, (old, new) in enumerate(steps_of(steps), start=10):
         change = change_of(on, old, new)
         row = RowChange.of(table, change, None if new is None else table.texts(new))
-        assert shape.append(lsn, [lsn], shape.changes_of(row))
+        assert append(shape, lsn, shape.changes_of(row))
         messages, at, is_end = shape.log.after(at)
         assert is_end
         for message in map(json.loads, messages):
@@ -198,7 +207,7 @@ async def test_a_log_that_is_full_takes_no_more() -> None:
     for n, fits in ((1, True), (2, False)):
         new: Row = {"id": n, "number": 1, "text": "x" * 60, "flag": None}
         row = RowChange.of(table, change_of(relation("d"), None, new), table.texts(new))
-        assert shape.append(n, [n], shape.changes_of(row)) is fits
+        assert append(shape, n, shape.changes_of(row)) is fits
     assert len(shape.log.after(shape.end)[0]) == 0
     assert shape.log.has_after(shape.end) is False
 
@@ -221,7 +230,7 @@ async def test_a_message_is_written_once_for_all_shapes_that_have_it() -> None:
         if (new := {"id": n, "number": n, "text": "a", "flag": None})
     ]
     for shape in shapes:
-        assert shape.append(10, [10], [c for row in rows for c in shape.changes_of(row)])
+        assert append(shape, 10, [c for row in rows for c in shape.changes_of(row)])
     whole, some, other = (shape.log.after(Offset(0, 0))[0] for shape in shapes)
     assert len(whole) == len(other) == 3
     assert some[0] is whole[1]
