@@ -6,7 +6,7 @@ Source: the HTTP Shape protocol.
 import asyncio
 import hmac
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import parse_qsl
@@ -257,9 +257,8 @@ class ShapeApp:
 
     async def _first(self, shape: LiveShape, start: str, client: "_Client") -> None:
         if start == "now":
-            body = _array([up_to_date(self._engine.position)])
             headers = self._headers(shape, shape.end, PRIVATE, [_UP_TO_DATE])
-            await answer(client.send, 200, body, headers)
+            await answer(client.send, 200, [up_to_date(self._engine.position)], headers)
             return
         await self._chunk(shape, 0, client)
 
@@ -271,7 +270,7 @@ class ShapeApp:
         if has_etag(client.scope, etag):
             await answer(client.send, 304, b"", headers)
         else:
-            await answer(client.send, 200, b"[" + shape.snapshot[number] + b"]", headers)
+            await answer(client.send, 200, [shape.snapshot[number]], headers)
 
     async def _refetch(self, shape: LiveShape, send: Send) -> None:
         headers = [(b"electric-handle", shape.handle.encode()), *NO_STORE]
@@ -313,7 +312,7 @@ class ShapeApp:
         if not client.place.live and has_etag(client.scope, etag):
             await answer(client.send, 304, b"", headers)
             return
-        await answer(client.send, 200, _array(messages), headers)
+        await answer(client.send, 200, messages, headers)
 
     async def _reached(self, shape: LiveShape, start: Offset) -> bool:
         """Wait until the shape has an offset.
@@ -403,7 +402,3 @@ _OURS: Final = frozenset({"agent", "agent_internal", "pg_catalog", "information_
 _UNAVAILABLE: Final = 503
 _LATER: Final = frozenset({429, _UNAVAILABLE})
 _UP_TO_DATE: Final = (b"electric-up-to-date", b"")
-
-
-def _array(messages: Sequence[bytes]) -> bytes:
-    return b"[" + b",".join(messages) + b"]"

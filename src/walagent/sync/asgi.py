@@ -1,6 +1,7 @@
 """Read requests for shapes and write their responses, as ASGI messages."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from typing import Any, Final
 
 from walagent.sync.checks import ShapeRefusedError
@@ -79,10 +80,58 @@ async def send_more(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def answer(send: Send, status: int, body: bytes, headers: Headers | None = None) -> None:
-    """Send a whole response."""
+async def answer(
+    send: Send, status: int, body: bytes | Sequence[bytes], headers: Headers | None = None
+) -> None:
+    """Send a whole response.
+
+    A large one is sent in pieces, the next when the client has taken most of the last: otherwise a
+    client that stands still would keep a copy of it in memory.
+
+    Args:
+        body: a sequence is that of the elements of a JSON array.
+    """
     found = [*(headers or [(b"content-type", b"application/json")]), *CORS]
+    size = len(body)
+    if not isinstance(body, bytes):
+        size = 2 + sum(map(len, body)) + max(0, len(body) - 1)
     if status not in {204, 304}:
-        found.append((b"content-length", str(len(body)).encode()))
+        found.append((b"content-length", str(size).encode()))
     await send({"type": "http.response.start", "status": status, "headers": found})
-    await send({"type": "http.response.body", "body": body})
+    last = b""
+    for piece in _cut(body) if isinstance(body, bytes) else _written(body):
+        if last:
+            await send_more(send, last)
+            await asyncio.sleep(0)
+        last = piece
+    await send({"type": "http.response.body", "body": last})
+
+
+_PIECE: Final = 256 << 10  # bytes
+
+
+def _cut(body: bytes) -> Iterator[bytes]:
+    if len(body) <= _PIECE:
+        yield body
+        return
+    for start in range(0, len(body), _PIECE):
+        yield body[start : start + _PIECE]
+
+
+def _written(elements: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield a JSON array in pieces of about that size."""
+    piece, size = [b"["], 0
+    for number, element in enumerate(elements):
+        if number:
+            piece.append(b",")
+        if len(element) > _PIECE:
+            yield b"".join(piece)
+            yield from _cut(element)
+            piece, size = [], 0
+            continue
+        piece.append(element)
+        size += len(element)
+        if size >= _PIECE:
+            yield b"".join(piece)
+            piece, size = [], 0
+    yield b"".join([*piece, b"]"])
