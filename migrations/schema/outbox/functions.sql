@@ -7,7 +7,7 @@
 -- Returns the ID of the delivery.  Raises WA023.
 create or replace function agent_internal.enqueue_delivery(
     _channel text, _subject text, _body jsonb, _run bigint default null, _kind text default null,
-    _ordering_key text default null, _key text default null, _event text default 'message'
+    _ordering_key text default null, _key text default null, _event text default 'message', _tenant text default null
 )
     returns uuid
     language plpgsql
@@ -15,12 +15,12 @@ create or replace function agent_internal.enqueue_delivery(
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _tenant text := coalesce((select r.tenant from agent.run r where r.id = _run), agent.current_tenant());
     _to     agent.channel;
     _id     uuid := gen_random_uuid();
     _sent   bigint;
     _first  uuid;
 begin
+    _tenant := coalesce(_tenant, (select r.tenant from agent.run r where r.id = _run), agent.current_tenant());
     select * into _to from agent.channel c where c.tenant = _tenant and c.name = _channel;
     if not found or not _to.enabled then
         raise exception 'channel "%" %', _channel, case when _to.name is null then 'does not exist' else 'is disabled' end
@@ -46,7 +46,7 @@ begin
     return _id;
 end;
 $$;
-comment on function agent_internal.enqueue_delivery(text, text, jsonb, bigint, text, text, text, text) is 'Send a message through a channel';
+comment on function agent_internal.enqueue_delivery(text, text, jsonb, bigint, text, text, text, text, text) is 'Send a message through a channel';
 
 -- The queue is updated at commit: every claim needs it.
 create or replace function agent_internal.wake_delivery()
@@ -103,7 +103,8 @@ begin
             values (_tenant, _approval.id, _to.principal, _approval.digest, _approval.expires_at)
             returning id into _link;
         end if;
-        _id := agent_internal.enqueue_delivery(_to.name, _subject, _body, _run => _run, _key => _key, _event => _event);
+        _id := agent_internal.enqueue_delivery(_to.name, _subject, _body, _run => _run, _key => _key, _event => _event,
+                                               _tenant => _tenant);
         if _link is not null then
             update agent.outbox o set link_id = _link where o.tenant = _tenant and o.id = _id and o.link_id is null;
         end if;

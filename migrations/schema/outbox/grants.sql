@@ -8,7 +8,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.builtin_send(bigint, text, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.decide_as(text, name, bigint, boolean, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.decide_from_slack(text, bigint, text, boolean)', 'execute', '{runner}'),
-    ('function', 'agent_internal.enqueue_delivery(text, text, jsonb, bigint, text, text, text, text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.enqueue_delivery(text, text, jsonb, bigint, text, text, text, text, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.leads_to_host(text)', 'execute', '{runner}'),
     ('function', 'agent_internal.link_token(agent.approval_link)', 'execute', '{runner}'),
     ('function', 'agent_internal.notify_event(text, text, text, jsonb, bigint, text, agent.approval)', 'execute', '{runner}'),

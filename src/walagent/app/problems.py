@@ -26,7 +26,7 @@ _UNSENT: Final = frozenset({"review", "gap", "budget", "worker"})
 _PATIENCE: Final = {"statement_timeout": "20s"}
 
 Problem = dict[str, Any]  # a row of `status.show_problems`
-Key = tuple[str, str | None]
+Key = tuple[str, str, str | None]
 
 
 class Problems:
@@ -42,7 +42,7 @@ class Problems:
         """Return how many of which kinds, without names: who asks has not signed in."""
         if not self._told:
             return ()
-        kinds = [kind for kind, _ in self._told]
+        kinds = [kind for kind, _, _ in self._told]
         counted = ", ".join(f"{kind} ({kinds.count(kind)})" for kind in dict.fromkeys(kinds))
         return [f"a person must act: {counted}; see walagent status"]
 
@@ -62,7 +62,11 @@ class Problems:
         """Look once; log and announce what was there at the last look, too, and what is gone."""
         found = await status.show_problems(conn)
         metrics.set_problems((each["kind"], each["urgency"]) for each in found)
-        seen = {(each["kind"], each["subject"]): each for each in found if each["urgency"] < _LATER}
+        seen = {
+            (each["kind"], each["tenant"], each["subject"]): each
+            for each in found
+            if each["urgency"] < _LATER
+        }
         told = {key: each for key, each in seen.items() if key in self._seen or key in self._told}
         new = [each for key, each in told.items() if key not in self._told]
         await status.announce_problems(conn, (e for e in new if e["kind"] not in _UNSENT))

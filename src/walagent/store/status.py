@@ -61,7 +61,7 @@ async def show_problems(conn: Connection) -> list[dict[str, Any]]:
 
 async def announce_problems(conn: Connection, problems: Iterable[Mapping[str, Any]]) -> None:
     """Notify people of problems, as `show_problems` returns them."""
-    names = ("kind", "subject", "text", "detail", "fix")
+    names = ("kind", "tenant", "subject", "text", "detail", "fix")
     found = [{name: each[name] for name in names} for each in problems]
     await conn.execute(query("announce_problems"), {"problems": Jsonb(found)})
 

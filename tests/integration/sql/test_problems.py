@@ -8,7 +8,7 @@ from prometheus_client import generate_latest
 from psycopg import AsyncConnection
 
 from tests.faults.rig.servers import own_server
-from tests.helpers.database import attach, column, run_all, until, value
+from tests.helpers.database import attach, column, rows, run_all, until, value
 from tests.helpers.queue import add_runs
 from walagent.app.problems import Problems
 from walagent.config import Replication
@@ -31,6 +31,15 @@ CHANNEL = """
 insert into agent.channel (tenant, name, kind, target, secret)
 values ('default', 'ops', 'webhook', 'https://ops.acme.test/hooks', 'OPS_HOOK_KEY');
 insert into agent.notification (tenant, event, channel) values ('default', 'problem', 'ops');
+"""
+OTHER = """
+select agent.create_tenant('acme');
+insert into agent.channel (tenant, name, kind, target, secret)
+values ('acme', 'theirs', 'webhook', 'https://acme.test/hooks', 'OPS_HOOK_KEY');
+insert into agent.notification (tenant, event, channel) values ('acme', 'problem', 'theirs');
+alter table agent.attachment disable trigger all;
+update agent.attachment set tenant = 'acme';
+alter table agent.attachment enable trigger all;
 """
 BROKEN = "update agent.attachment set paused = true, paused_reason = 'credit used up'"
 BY_A_PERSON = """
@@ -211,3 +220,21 @@ async def test_a_problem_is_announced_once(conn: AsyncConnection) -> None:
     await one.look(conn)
     assert "attachment" not in one.warnings[0]
     assert 'kind="attachment"' not in generate_latest(metrics.registry).decode()
+
+
+async def test_a_problem_is_of_one_tenant(conn: AsyncConnection) -> None:
+    """An attachment of one is no business of another, also not of the default one."""
+    await run_all(conn, TABLE)
+    await attach(conn, "name=reader, system_prompt=Read.", table="public.item")
+    for each in (CHANNEL, OTHER, BROKEN):
+        await run_all(conn, each)
+    problems = Problems()
+    for _ in range(2):
+        await problems.look(conn)
+    sent = "select tenant, subject, body ? 'tenant' from agent.outbox where event = 'problem'"
+    assert sorted(await rows(conn, sent)) == [
+        ("acme", "reader has stopped", False),
+        ("default", "No process reads the WAL", False),
+    ]
+    queued = "select distinct tenant from agent.run where kind = 'delivery' order by tenant"
+    assert await column(conn, queued) == ["acme", "default"]

@@ -3,4 +3,4 @@ with
 -- include: _figures
 ,
 -- include: _problems
-select p.urgency, p.kind, p.subject, p.text, p.detail, p.fix, p.since from problem p order by p.urgency, p.since nulls last, p.text
+select p.urgency, p.kind, p.tenant, p.subject, p.text, p.detail, p.fix, p.since from problem p order by p.urgency, p.since nulls last, p.text
