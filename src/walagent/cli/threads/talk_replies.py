@@ -64,12 +64,31 @@ class Writing:
         self._is_line_open = False
 
     def has_shown(self, author: str, text: str) -> bool:
-        """Whether a text that is posted now was shown while it was written."""
+        """Whether a text that is posted now was shown while it was written.
+
+        One of which the rest, or the end, has not come yet is completed.
+        """
         if (author, text) in self._done:
             self._done.remove((author, text))
             return True
+        if self._reply is not None and author == self._author and self._begins(text):
+            self._complete(text[len(self._text.lstrip()) :])
+            return True
         self._posted = [*self._posted[1 - _KEPT :], (author, text)]
         return False
+
+    def _begins(self, text: str) -> bool:
+        """Whether what is shown of the reply is a text, or the beginning of it."""
+        shown = self._text.lstrip()
+        return bool(shown) and (text == shown.rstrip() or text.startswith(shown))
+
+    def _complete(self, rest: str) -> None:
+        """Show the rest of the reply, and no more of it when it comes."""
+        if rest:
+            _write(f"{'' if self._is_line_open else f'{self._author}: '}{rest}")
+            self._is_line_open = True
+        self.end_line()
+        self._late, self._reply = self._reply, None
 
     def _is_posted(self, change: Mapping[str, Any]) -> bool:
         """Whether a reply begins as a text that was posted: its end may have come before.
