@@ -57,6 +57,7 @@ seen.reviewed = [];
 for (const approval of approvals) {
   await page.goto(`${base}/approvals/${approval}`);
   await page.waitForSelector("form.decide");
+  await page.waitForSelector(".side a.item[aria-current]"); // the list beside it, which is read apart
   const run = await page.locator("section.approve a.btn[href^='/runs/']").getAttribute("href");
   seen.reviewed.push([run, await page.locator(".side a.item[aria-current]").count()]);
 }
