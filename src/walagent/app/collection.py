@@ -1,7 +1,8 @@
 """Collect garbage when it costs little: a full collection stops the event loop.
 
-Of a transaction of 400,000 rows, each takes 0.3 s.  Python starts one whenever a quarter more
-objects live than after the last; nearly all that daemons leave is in no cycle and is freed without.
+Beside a transaction of 100,000 rows in 20 shapes, one took up to 0.26 s.  Python starts one
+whenever a quarter more objects live than after the last; nearly all that daemons leave is in no
+cycle and is freed without.
 """
 
 import asyncio

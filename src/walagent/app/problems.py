@@ -19,7 +19,7 @@ from walagent.telemetry import metrics
 from walagent.telemetry.log import log
 
 _EVERY: Final = 30.0  # seconds between two looks
-_SHARE: Final = 0.01  # of the time that they may take: they count the runs of today
+_SHARE: Final = 0.01  # of the time that they may take
 _LATER: Final = 4  # the urgency of what can wait
 # The first three have events of their own; of the last, nobody would deliver the message.
 _UNSENT: Final = frozenset({"review", "gap", "budget", "worker"})
@@ -35,14 +35,14 @@ class Problems:
     def __init__(self) -> None:
         """See nothing yet."""
         self._seen: dict[Key, Problem] = {}
-        self._told: dict[Key, Problem] = {}
+        self._lasting: dict[Key, Problem] = {}
 
     @property
     def warnings(self) -> Sequence[str]:
         """Return how many of which kinds, without names: who asks has not signed in."""
-        if not self._told:
+        if not self._lasting:
             return ()
-        kinds = [kind for kind, _, _ in self._told]
+        kinds = [kind for kind, _, _ in self._lasting]
         counted = ", ".join(f"{kind} ({kinds.count(kind)})" for kind in dict.fromkeys(kinds))
         return [f"a person must act: {counted}; see walagent status"]
 
@@ -67,12 +67,14 @@ class Problems:
             for each in found
             if each["urgency"] < _LATER
         }
-        told = {key: each for key, each in seen.items() if key in self._seen or key in self._told}
-        new = [each for key, each in told.items() if key not in self._told]
+        lasting = {
+            key: each for key, each in seen.items() if key in self._seen or key in self._lasting
+        }
+        new = [each for key, each in lasting.items() if key not in self._lasting]
         await status.announce_problems(conn, (e for e in new if e["kind"] not in _UNSENT))
         for each in new:
             log.warning("problem.found", kind=each["kind"], problem=each["text"], fix=each["fix"])
-        for key, each in self._told.items():
-            if key not in told:
+        for key, each in self._lasting.items():
+            if key not in lasting:
                 log.info("problem.ended", kind=each["kind"], problem=each["text"])
-        self._seen, self._told = seen, told
+        self._seen, self._lasting = seen, lasting

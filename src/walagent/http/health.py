@@ -39,17 +39,20 @@ class Health(Protocol):
         ...
 
 
+# What a driver says of a connection: it quotes all names, of hosts, logins, databases, files.
+_CONNECTS: Final = re.compile(
+    r"connection (?:failed|is bad|to server)|resolve host|translate host name"
+)
 _SERVER: Final = re.compile(
     r'connection to server (?:at|on socket) "[^"]*"(?: \([^)]*\))?(?:, port \d+)? failed: '
 )
-_RESOLVES: Final = re.compile(r"resolve host|translate host name")  # of psycopg, and of libpq
-_NAMES: Final = re.compile(r"""\b(host(?: name)?|user|role|database) ("[^"]*"|'[^']*')""")
+_QUOTED: Final = re.compile(r"""\s*(?:"[^"]*"|'[^']*')""")
 
 
 def _without_place(reason: str) -> str:
     """Take out where and as whom a driver connects: who asks has not signed in."""
-    if _SERVER.search(reason) or _RESOLVES.search(reason):
-        return _NAMES.sub(r"\1", _SERVER.sub("", reason))
+    if _CONNECTS.search(reason):
+        return _QUOTED.sub("", _SERVER.sub("", reason))
     return reason
 
 

@@ -207,7 +207,6 @@ class Shape(LiveShape):
         self.needs = None if where is None or predicate is None else needed_values(where, table)
         self._only = frozenset(self.columns)
         self._form = (self.columns, definition.replica)  # shapes of one form have equal messages
-        self._relation = table.relation
 
     @property
     def is_evaluated_by_postgresql(self) -> bool:

@@ -144,7 +144,7 @@ def test_a_limit_of_progress_is_a_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "shown"),
     [
         (
             (
@@ -175,12 +175,26 @@ def test_a_limit_of_progress_is_a_limit() -> None:
             'could not translate host name "db.acme.test" to address: Name or service not known',
             "could not translate host name to address: Name or service not known",
         ),
+        (
+            (
+                "connection failed: Connection refused\nMultiple connection attempts failed.\n"
+                "- host: 'db1.acme.test', port: '1', hostaddr: '10.1.2.3': connection failed"
+            ),
+            (
+                "connection failed: Connection refused\nMultiple connection attempts failed.\n"
+                "- host:, port:, hostaddr:: connection failed"
+            ),
+        ),
+        (
+            'connection is bad: root certificate file "/home/app/root.crt" does not exist',
+            "connection is bad: root certificate file does not exist",
+        ),
         ('slot "walagent" is read by PID 4711', 'slot "walagent" is read by PID 4711'),
     ],
 )
-def test_a_reason_tells_no_stranger_where_the_database_is(reason: str, told: str) -> None:
+def test_a_reason_tells_no_stranger_where_the_database_is(reason: str, shown: str) -> None:
     """The log has it."""
-    assert unready_reasons(State(reasons=[reason]), 60) == [told]
+    assert unready_reasons(State(reasons=[reason]), 60) == [shown]
 
 
 async def test_prometheus_gets_its_format() -> None:

@@ -1,6 +1,8 @@
 -- key: runs_today
 -- The figures of the first page.
 with
+-- include: _counts
+,
 -- include: _figures
 ,
 -- include: _problems

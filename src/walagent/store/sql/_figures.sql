@@ -1,4 +1,4 @@
--- The figures that `walagent status` and the first page have in common.
+-- The figures that `walagent status` and the first page have in common.  After _counts.
 today as (
     select least(29, floor(30 * date_part('epoch', r.created_at - date_trunc('day', now()))
                            / (date_part('epoch', now() - date_trunc('day', now())) + 1)))::integer as b,
@@ -8,14 +8,8 @@ figures as (
     select (select coalesce(sum(runs), 0)::bigint from today) as runs_today,
            (select coalesce(sum(failed), 0)::bigint from today) as failed_today,
            (select sum(cost) from today) as cost_today,
-           -- By the partial indexes: there is none on all pending runs.
-           (select count(*) from (select from agent.run where state = 'pending' and blocked_by is null and not_before is null limit 100001) p)
-               + (select count(*) from (select from agent.run where state = 'pending' and blocked_by is not null limit 100001) p)
-               + (select count(*) from (select from agent.run where state = 'pending' and blocked_by is null and not_before is not null limit 100001) p)
-               as pending,
-           (select count(*) from agent.run where state = 'running') as running,
            (select percentile_cont(0.5) within group (order by extract(epoch from n.created_at - n.committed_at))
               from (select r.created_at, r.committed_at from agent.run r where r.committed_at is not null order by r.id desc limit 50) n)::float8
                as lag_seconds,
-           (select count(*) from agent.worker where seen_at > now() - interval '2 minutes')::integer as workers,
-           (select count(*) from agent.gap where resolved_at is null)::integer as gaps)
+           c.pending, c.running, c.workers, c.gaps
+      from counts c)

@@ -1,4 +1,4 @@
--- What a person must act on, the most urgent first: 1 stands still, 2 will be lost, 3 costs; 4 can wait.  After _figures.
+-- What a person must act on, the most urgent first: 1 stands still, 2 will be lost, 3 costs; 4 can wait.  After _counts.
 -- What concerns the server as a whole is the default tenant's.
 place as (
     select case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn()
@@ -43,7 +43,7 @@ problem (urgency, kind, tenant, subject, text, detail, fix, since) as (
       from (select count(*) as n from agent.run where state = 'needs_review') r where n > 0
     union all
     select 1, 'worker', 'default', null, pg_catalog.format('%%s %%s, and no worker takes runs', f.pending, case when f.pending = 1 then 'run is pending' else 'runs are pending' end), null, 'walagent run', null
-      from figures f where f.workers = 0 and f.pending > 0
+      from counts f where f.workers = 0 and f.pending > 0
     union all
     select 2, 'slot', 'default', n.slot, pg_catalog.format('Slot %%s keeps %%s of %%s: %%s until it is lost', n.slot, pg_catalog.pg_size_pretty(n.retained),
                              pg_catalog.pg_size_pretty(n.retained + n.safe), pg_catalog.pg_size_pretty(n.safe)),
@@ -56,7 +56,7 @@ problem (urgency, kind, tenant, subject, text, detail, fix, since) as (
     union all
     select 2, 'gap', 'default', null, pg_catalog.format('%%s %%s for a decision', f.gaps, case when f.gaps = 1 then 'gap waits' else 'gaps wait' end),
            'Changes may not have been read.', 'walagent wal resync', (select min(g.found_at) from agent.gap g where g.resolved_at is null)
-      from figures f where f.gaps > 0
+      from counts f where f.gaps > 0
     union all
     select case when b.part < 1 or b.on_exceeded = 'warn' then 4 else 3 end, 'budget', b.tenant, b.name,
            pg_catalog.format('Budget %%s is at %%s %%%%', b.name, pg_catalog.round(100 * b.part)),

@@ -1,5 +1,7 @@
 -- What an operator asks first: who reads, what is queued, what waits, and what today cost.
 with
+-- include: _counts
+,
 -- include: _figures
 select a.pid as reader_pid,
        coalesce(c.reader, a.application_name) as reader,
