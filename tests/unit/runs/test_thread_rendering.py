@@ -2,10 +2,13 @@
 
 import re
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from walagent.domain.thread import Participant, ThreadEvent, ThreadView
 from walagent.message import Json
@@ -169,6 +172,38 @@ def test_no_text_forges_a_tag_or_a_sender(text: str) -> None:
     assert set(read) == {"from", "id", "text"}
     assert read["from"] == USER
     assert isinstance(read["text"], str)
+
+
+def scalar(text: str) -> str:
+    """A text as the format shows it."""
+    shown = render_burn(view(event(1, "text", {"text": text})))
+    return next(line for line in shown.splitlines() if "text: " in line).partition(": ")[2]
+
+
+@given(st.text("0123456789abefotxzTZ_.:+- ", max_size=24))
+@example("12345678")
+@example("+0x1F")
+@example("1:30")
+@example("2026-1-1T10:00:00Z")
+def test_what_looks_like_a_number_or_a_date_is_read_as_a_text(text: str) -> None:
+    """A parser gets back what was said."""
+    assert yaml.safe_load(scalar(text)) == text
+
+
+@pytest.mark.parametrize("text", ["1e3", "1E-3", ".5", "5.", "0o17", "0XfF", "+.inf", ".NaN"])
+def test_what_only_other_parsers_read_as_a_number_is_quoted(text: str) -> None:
+    """YAML 1.2 has more of them than 1.1."""
+    assert scalar(text) == f'"{text}"'
+
+
+@given(st.uuids())
+@example(UUID("383beb29-5037-4518-9069-787745498389"))
+@example(UUID("12345678-1234-4567-8901-234567890123"))
+@example(UUID("20261128-1000-4000-8000-000000000000"))
+@example(UUID("00000000-0000-0000-0000-000000000000"))
+def test_an_id_is_shown_as_it_is(key: UUID) -> None:
+    """Also one in which each digit could be one of a number: models copy what they are shown."""
+    assert scalar(str(key)) == str(key)
 
 
 @pytest.mark.parametrize("text", [text for text in HOSTILE if "\ud800" not in text])

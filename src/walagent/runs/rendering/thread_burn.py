@@ -23,8 +23,11 @@ _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 # A scalar that YAML reads back as the same text: it begins with no indicator, ends with no colon or
 # space, and holds neither ": " nor " #".
 _PLAIN = re.compile(r"(?![-?:,\[\]{}#&*!|>'\"%@`=~\s])(?:(?!: | #)[^\n\t\r])*(?<![:\s])")
-_OTHER = re.compile(  # what YAML reads as a number, a date, a truth value or nothing
-    r"(?i:true|false|yes|no|on|off|y|n|null)|[-+.]?[0-9][-+.0-9_eE:xobTZ ]*|\.inf|\.nan"
+_OTHER = re.compile(  # what YAML reads as a truth value, nothing, a number or a date; never a UUID
+    r"""(?ix) true | false | yes | no | on | off | y | n | null
+    | \+? (?: 0b[01_]+ | 0o[0-7_]+ | 0x[0-9a-f_]+ | \.inf ) | \.nan
+    | \+? (?: [0-9][0-9_]* (?: :[0-5]?[0-9] )* (?: \.[0-9_]* )? | \.[0-9_]+ ) (?: e[-+]?[0-9]+ )?
+    | [0-9]{4} (?: -[0-9]{1,2} ){2} (?: [t\ ] [-+0-9:.z\ ]* )?"""
 )
 
 
