@@ -7,6 +7,7 @@ import {
   suggest,
   type Suggestion,
   type Token,
+  typedText,
   unknownToken,
   wrongValue,
 } from "../src/data/filter";
@@ -38,22 +39,35 @@ test("a value keeps what follows the first colon", () => {
   expect(parseTokens("since:2026-11-22T09:01", KNOWN).tokens).toEqual([{ name: "since", value: "2026-11-22T09:01" }]);
 });
 
-test("no word is lost, none appears twice, and text is stable", () => {
+const words = fc.array(
+  fc.oneof(
+    values,
+    values.map((value) => `"${value}"`),
+    fc.tuple(names, values).map((pair) => pair.join(":")),
+    fc.tuple(names, values).map((pair) => `"${pair.join(":")}"`),
+  ),
+);
+const unquoted = (word: string) => (/^".+"$/.test(word) ? word.slice(1, -1) : word);
+
+test("no word is lost, none appears twice, and quotes are not searched for", () => {
   fc.assert(
-    fc.property(
-      fc.array(
-        fc.oneof(
-          values,
-          fc.tuple(names, values).map((pair) => pair.join(":")),
-        ),
-      ),
-      (words) => {
-        const { tokens, text } = parseTokens(words.join(" "), KNOWN);
-        const shown = [...tokens.map((each) => `${each.name}:${each.value}`), ...text.split(" ").filter(Boolean)];
-        expect(shown.toSorted()).toEqual(words.toSorted());
-        expect(parseTokens(text, KNOWN)).toEqual({ tokens: [], text });
-      },
-    ),
+    fc.property(words, (typed) => {
+      const { tokens, text } = parseTokens(typed.join(" "), KNOWN);
+      const shown = [...tokens.map((each) => `${each.name}:${each.value}`), ...text.split(" ").filter(Boolean)];
+      expect(shown.toSorted()).toEqual(typed.map(unquoted).toSorted());
+    }),
+  );
+});
+
+test("a text that is shown again is read as the same text", () => {
+  fc.assert(
+    fc.property(words, (typed) => {
+      const { text } = parseTokens(typed.join(" "), KNOWN);
+      const shown = typedText(text, KNOWN);
+      expect(parseTokens(shown, KNOWN)).toEqual({ tokens: [], text });
+      expect(unknownToken(shown, KNOWN)).toBeUndefined();
+    }),
+    { examples: [[['"!"']], [['"state:failed"']], [['""agent:x""']], [['"foo:bar"']]] },
   );
 });
 

@@ -23,9 +23,21 @@ export function parseTokens(text: string, known: readonly Suggestion[]): { token
     const name = word.slice(0, at);
     if (at > 0 && word.length > at + 1 && known.some((each) => each.name === name))
       tokens.push({ name, value: word.slice(at + 1) });
-    else rest.push(/^".+"$/.test(word) ? word.slice(1, -1) : word);
+    else rest.push(QUOTED.test(word) ? word.slice(1, -1) : word);
   }
   return { tokens, text: rest.join(" ") };
+}
+
+const QUOTED = /^".+"$/;
+const TOKEN = /^([A-Za-z_]+):[^/\s]/;
+
+/** A text as it is typed: in quotes is each word that would be read as something else without them. */
+export function typedText(text: string, known: readonly Suggestion[]): string {
+  const isToken = (word: string) => TOKEN.test(word) || parseTokens(word, known).tokens.length > 0;
+  return text
+    .split(/\s+/)
+    .map((word) => (QUOTED.test(word) || isToken(word) ? `"${word}"` : word))
+    .join(" ");
 }
 
 /** A word that looks like a token of another name, and the name that is meant; quotes make it text. */
@@ -33,7 +45,7 @@ export function unknownToken(text: string, known: readonly Suggestion[]): { name
   if (known.length === 0) return undefined;
   const names = known.map((each) => each.name);
   for (const word of text.split(/\s+/)) {
-    const name = /^([A-Za-z_]+):[^/\s]/.exec(word)?.[1];
+    const name = TOKEN.exec(word)?.[1];
     if (name === undefined || names.includes(name)) continue;
     const near = names.find((each) => isNear(name.toLowerCase(), each));
     return near ? { name, meant: near } : { name };

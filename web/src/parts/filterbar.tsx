@@ -1,7 +1,7 @@
 /** The filter bar: free text and tokens such as `state:failed`, with suggestions. */
 import { type KeyboardEvent, type ReactNode, useId, useRef, useState } from "react";
 
-import { joined, parseTokens, suggest, type Suggestion, unknownToken, type Token } from "../data/filter";
+import { joined, parseTokens, suggest, type Suggestion, typedText, unknownToken, type Token } from "../data/filter";
 import { Icon } from "./icon";
 
 interface FilterBarProps {
@@ -25,7 +25,8 @@ export function FilterBar({
   className = "",
   onChange,
 }: FilterBarProps) {
-  const [typed, setTyped] = useState(text);
+  const shown = typedText(text, suggestions);
+  const [typed, setTyped] = useState(shown);
   const [seen, setSeen] = useState(text);
   const [isOpen, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
@@ -34,16 +35,16 @@ export function FilterBar({
   const input = useRef<HTMLInputElement>(null);
   if (seen !== text) {
     setSeen(text);
-    setTyped(text);
+    setTyped(shown);
   }
   const options = isOpen ? suggest(typed, suggestions) : [];
 
   const commit = (value: string) => {
-    const other = value === text ? undefined : unknownToken(value, suggestions);
+    const other = value === shown ? undefined : unknownToken(value, suggestions);
     setUnknown(other);
     if (other) return;
     const found = parseTokens(value, suggestions);
-    setTyped(found.text);
+    setTyped(typedText(found.text, suggestions));
     setSeen(found.text);
     setAt(-1);
     onChange(joined(tokens, found.tokens), found.text);
@@ -122,7 +123,7 @@ export function FilterBar({
           onFocus={() => setOpen(true)}
           onBlur={() => {
             setOpen(false);
-            if (typed !== text) commit(typed);
+            if (typed !== shown) commit(typed);
           }}
           onKeyDown={onKeyDown}
         />
