@@ -163,6 +163,7 @@ async def scene(conn: AsyncConnection[Any]) -> AsyncIterator[Scene]:
         yield Scene(conn, dev)
 
 
+@pytest.mark.slow
 async def test_no_condition_has_a_constant_that_executes_code(
     conn: AsyncConnection[Any], scene: Scene, subtests: pytest.Subtests
 ) -> None:

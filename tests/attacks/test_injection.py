@@ -197,6 +197,7 @@ async def _search(words: str) -> list[Found]:
     return [Found(f"case{words}", "https://example.com/", ORDERS[int(words) - 1])]
 
 
+@pytest.mark.slow
 async def test_orders_in_everything_that_a_run_reads_do_no_harm(
     conn: AsyncConnection, dsn: str, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:

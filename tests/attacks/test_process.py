@@ -27,6 +27,7 @@ os.rename(sys.argv[1] + "~", sys.argv[1])
 WITHOUT_CAPABILITIES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable)
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.skipif(
     os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root, to be somebody else"

@@ -64,6 +64,7 @@ async def test_locks_of_a_tenant_are_waited_for_by_its_own_requests(
         assert {each.status_code for each in rest} <= {200, 409}
 
 
+@pytest.mark.slow
 async def test_streams_of_replies_of_a_principal_leave_those_of_others(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -129,6 +130,7 @@ async def flooded(url: str) -> AsyncGenerator[None]:
         done.set()
 
 
+@pytest.mark.slow
 async def test_who_has_no_token_keeps_nobody_out_who_has_one(
     conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

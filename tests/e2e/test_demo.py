@@ -161,6 +161,7 @@ def test_the_commands_that_it_ends_with_work_when_they_are_pasted(
         assert pasted.stdout
 
 
+@pytest.mark.slow
 def test_the_default_database_of_the_server_is_not_taken_for_the_demos(
     home: Path, script: Path
 ) -> None:
@@ -191,6 +192,7 @@ async def test_what_is_called_correct_is_what_the_database_shows(home: Path) -> 
     assert summary["not_examples"]["category"] == category_right > 0
 
 
+@pytest.mark.slow
 def test_a_second_demo_starts_over_and_a_kept_one_goes_on(home: Path, script: Path) -> None:
     """Twice in a row is no trouble; --keep adds to what is there."""
     scripted = ("--json", "--provider", "scripted", "--model", script, "--rate", "50")
@@ -214,6 +216,7 @@ def test_a_killed_demo_is_finished_by_the_next_without_duplicates(home: Path, sc
     assert (kept["duplicates"], kept["missing"], kept["broken_invariants"]) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_with_what_it_has(home: Path, script: Path) -> None:
     """The writer stops, the server stops, and the summary says that it is not the whole."""
     options = ("--json", "--provider", "scripted", "--model", script, "--tickets", "500")
@@ -244,7 +247,7 @@ def test_a_second_demo_at_the_same_time_says_what_is_in_its_way(home: Path, scri
     assert json.loads(out)["effects"] > 0
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
@@ -265,6 +268,7 @@ def test_a_model_that_cannot_be_asked_is_reported_before_anything_is_played(
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_every_run_ends_it_soon(home: Path, script: Path) -> None:
     """Ninety tickets are not waited for when the first have shown that none will be worked."""
     script = script.with_name("none.yaml")

@@ -128,6 +128,7 @@ def test_a_recipe_works_as_it_stands(
         assert {each["token"] for each in received} == {"Bearer hook-token"}
 
 
+@pytest.mark.slow
 def test_the_role_of_compose_suffices(server: str, tmp_path: Path) -> None:
     """Not a superuser: it owns the database, replicates and may create the tools' login."""
     statements = (EXAMPLES.parent / "deploy" / "postgres" / "create-role").read_text()

@@ -80,6 +80,7 @@ def test_a_daemon_reports_its_whole_life(heard: socket.socket) -> None:
         assert daemon.wait(timeout=30) == 0
 
 
+@pytest.mark.slow
 def test_a_hung_daemon_falls_silent(heard: socket.socket) -> None:
     """A loop that does not turn sends no sign of life, so that systemd can kill and restart it."""
     with _started(heard) as daemon:

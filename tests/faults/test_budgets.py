@@ -232,6 +232,7 @@ async def test_a_worker_that_dies_with_a_reservation_leaks_nothing(
     ]
 
 
+@pytest.mark.slow
 async def test_a_run_that_ends_without_its_worker_leaks_nothing(place: Place) -> None:
     """Nobody takes it up again, so nobody reserves for it: the clockwork gives it back."""
     await make_ready(place)
@@ -275,6 +276,7 @@ async def test_the_last_reply_of_a_dead_worker_is_paid_once(place: Place) -> Non
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("statement", ["reserve", "record_step", "finish_with_step"])
 async def test_a_lost_answer_counts_once(place: Place, statement: str) -> None:
@@ -334,6 +336,7 @@ async def statements_of(place: Place, first: int, runs: int = 5) -> Counter[str]
         return Counter({each: proxy.sent[each] for each in counted})
 
 
+@pytest.mark.slow
 async def test_a_run_that_no_budget_counts_costs_no_statement_more(
     place: Place, figure: Figure
 ) -> None:

@@ -45,6 +45,7 @@ async def test_a_cancelled_run_ends_while_its_model_thinks(place: Place) -> None
         assert await fetch(place.conn, "select lease_expires_at from agent.run") == [(None,)]
 
 
+@pytest.mark.slow
 async def test_fifty_people_who_cancel_at_once_are_each_obeyed(place: Place) -> None:
     """The worker that hears of one cancellation after the other deals with each, and once."""
     await make_ready(place, latency=60)
@@ -72,6 +73,7 @@ async def test_fifty_people_who_cancel_at_once_are_each_obeyed(place: Place) -> 
         await until(place.conn, cancelled, seconds=SOON, alive=daemon.is_alive)
 
 
+@pytest.mark.slow
 async def test_a_forged_notification_cancels_nothing(place: Place) -> None:
     """Anybody who can connect may notify; only what agent.cancel has written counts."""
     await make_ready(place, latency=0.3)
@@ -190,6 +192,7 @@ async def check_end(place: Place, answer: str, before: list[Any], *, more: int) 
     return state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "nth"), cases(("run.finished", 1)))
 async def test_a_run_that_is_cancelled_at_any_step_ends_there(
     place: Place, point: str, nth: int
@@ -210,6 +213,7 @@ async def test_a_run_that_is_cancelled_at_any_step_ends_there(
         assert state == ("succeeded" if point == "run.committed" else "cancelled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "nth"), cases(("tool.recorded", 1)))
 async def test_a_run_that_is_cancelled_and_then_loses_its_worker_is_not_taken_up(
     place: Place, point: str, nth: int
@@ -234,6 +238,7 @@ async def test_a_run_that_is_cancelled_and_then_loses_its_worker_is_not_taken_up
 LOADS = [pytest.param(20, id="short"), pytest.param(600, id="long", marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", LOADS)
 async def test_of_a_cancellation_and_an_end_one_comes_first(
     place: Place, chance: random.Random, figure: Figure, count: int

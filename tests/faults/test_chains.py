@@ -124,6 +124,7 @@ select r.change -> 'new' ->> 'note', r.change ->> 'op', r.cause_run, r.depth, r.
 """
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("point", ["tool.started", "tool.done", "tool.recorded", "tool.committed"])
 async def test_an_agent_never_hears_of_itself(place: Place, point: str) -> None:
@@ -170,6 +171,7 @@ async def test_an_agent_hears_of_another_through_a_trigger_and_knows_of_whom(pla
     assert "written by run 1 (depth 1)" in await said(place, "why", "mirror", "2")
 
 
+@pytest.mark.slow
 async def test_agents_that_answer_each_other_end_at_the_limit_and_say_why(place: Place) -> None:
     """Each is skipped where its own limit is reached, with the reason; nothing else is lost."""
     await set_scene(place, {"b": ("to_c",), "c": ("to_b",)})

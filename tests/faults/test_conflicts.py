@@ -118,7 +118,7 @@ async def stock_of_two_sessions(
     return waited
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tool_closes", [False, True], ids=["the application", "the tool"])
 @pytest.mark.parametrize("privileged", [False, True])
 async def test_in_a_circle_of_locks_the_application_wins(
@@ -291,6 +291,7 @@ async def test_tools_that_take_long_leave_connections_for_leases(place: Place) -
     assert await fetch(place.conn, "select max(attempt) from agent.run") == [(1,)]
 
 
+@pytest.mark.slow
 async def test_an_alter_table_does_not_queue_behind_us(
     place: Place, chance: random.Random, figure: Figure
 ) -> None:
@@ -363,6 +364,7 @@ async def test_a_condition_that_needs_a_locked_row_waits_for_it(
 # Isolation.
 
 
+@pytest.mark.slow
 async def test_a_login_of_another_isolation_level_changes_no_tool(place: Place) -> None:
     """It waits, sees what the application has committed meanwhile, and is carried out once."""
     await make_ready(place, attach="")
@@ -526,6 +528,7 @@ async def test_what_a_constraint_or_trigger_rejects_is_reported_and_taken_back(
     assert "[1,5)" not in told
 
 
+@pytest.mark.slow
 async def test_a_tool_that_catches_an_error_keeps_the_rest_of_its_work(place: Place) -> None:
     """A subtransaction of its own is its own affair: what it answers is the answer."""
     results = await boxed(place, {"call": "carry", "arguments": {"label": "taken"}})
@@ -534,6 +537,7 @@ async def test_a_tool_that_catches_an_error_keeps_the_rest_of_its_work(place: Pl
     assert await fetch(place.conn, "select tool from effect") == [("carry",)]
 
 
+@pytest.mark.slow
 async def test_a_tool_cannot_commit_before_its_step(place: Place) -> None:
     """Its effect would stand without the step, and be there twice after the next attempt."""
     results = await boxed(place, {"call": "stop_early"})

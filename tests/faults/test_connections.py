@@ -71,7 +71,7 @@ LOST = [
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.scenario(2)
 @pytest.mark.parametrize("lost", LOST)
 async def test_a_commit_whose_outcome_is_unknown_is_done_once(place: Place, lost: Lost) -> None:
@@ -238,6 +238,7 @@ async def cut_one(proxy: Proxy, daemon: Serving, chance: random.Random, part: st
         link.cut()
 
 
+@pytest.mark.slow
 @pytest.mark.scenario(4)
 async def test_a_cut_connection_costs_no_answer_of_a_model(place: Place) -> None:
     """What a model has answered stands: only the death of the process makes it asked again."""

@@ -98,6 +98,7 @@ async def nothing_went_wrong(conn: AsyncConnection) -> None:
 # Whoever keeps its ground goes on.
 
 
+@pytest.mark.slow
 async def test_a_table_keeps_its_agents_under_another_name(conn: AsyncConnection, dsn: str) -> None:
     """Renamed, moved to another schema, both while runs wait; their tools find it all the same."""
     await run_all(conn, SCENE + "create schema desk")
@@ -123,6 +124,7 @@ async def test_a_table_keeps_its_agents_under_another_name(conn: AsyncConnection
     await nothing_went_wrong(conn)
 
 
+@pytest.mark.slow
 async def test_changes_are_judged_by_the_table_as_it_was(conn: AsyncConnection, dsn: str) -> None:
     """Those that the reader comes to only after the column was retyped, renamed or dropped."""
     await run_all(conn, SCENE)
@@ -155,6 +157,7 @@ async def test_changes_are_judged_by_the_table_as_it_was(conn: AsyncConnection, 
     await nothing_went_wrong(conn)
 
 
+@pytest.mark.slow
 async def test_a_harmless_change_stops_nobody(conn: AsyncConnection, dsn: str) -> None:
     """Columns that nobody needs come, go and change; types widen; labels and indexes are added."""
     await run_all(conn, SCENE)
@@ -326,7 +329,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", LOSSES)
 async def test_an_attachment_that_loses_its_ground_is_paused_and_loses_no_change(
     conn: AsyncConnection, dsn: str, what: str
@@ -383,6 +386,7 @@ async def test_an_attachment_that_loses_its_ground_is_paused_and_loses_no_change
     await nothing_went_wrong(conn)
 
 
+@pytest.mark.slow
 async def test_a_role_that_is_gone_stops_its_agent_alone(conn: AsyncConnection, dsn: str) -> None:
     """Renamed while changes come; conditions are evaluated as it, and tools run as it."""
     await run_all(conn, SCENE)
@@ -499,6 +503,7 @@ def with_sync(dsn: str, statements: str) -> None:
 # Another table of the same name.
 
 
+@pytest.mark.slow
 async def test_a_new_partition_without_the_old_row_is_named(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -532,6 +537,7 @@ async def test_a_new_partition_without_the_old_row_is_named(
         )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("plugin", PLUGINS)
 async def test_a_new_table_of_the_old_name_is_not_adopted(
     conn: AsyncConnection, dsn: str, plugin: str
@@ -577,6 +583,7 @@ async def test_a_new_table_of_the_old_name_is_not_adopted(
     await nothing_went_wrong(conn)
 
 
+@pytest.mark.slow
 async def test_a_file_adopts_no_new_table_either(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -698,6 +705,7 @@ async def test_a_table_that_becomes_a_partition_of_an_attached_one_is_reported(
     assert found == [("west", "1,w"), ("sales", "2,w")]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("plugin", PLUGINS)
 async def test_a_truncate_is_reported_where_it_is_asked_for(
     conn: AsyncConnection, dsn: str, plugin: str
@@ -753,6 +761,7 @@ async def test_a_truncate_of_partitions_is_the_roots(conn: AsyncConnection, dsn:
 # Crashes, and people in between.
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "point", ["intake.runs_inserted", "intake.checkpoint_advanced", "intake.committed"]
@@ -784,6 +793,7 @@ async def test_pausing_survives_a_crash_at_any_point(
     await nothing_went_wrong(conn)
 
 
+@pytest.mark.slow
 async def test_a_person_in_the_middle_of_a_change_holds_nobody_up(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -841,6 +851,7 @@ async def weather(
     return len(wanted), application.ddl
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("plugin", PLUGINS)
 async def test_a_storm_of_ddl_takes_nothing_away(
     conn: AsyncConnection, dsn: str, chance: random.Random, plugin: str
@@ -863,6 +874,7 @@ async def test_a_long_storm_of_ddl_takes_nothing_away(
 # What a person is told.
 
 
+@pytest.mark.slow
 async def test_a_person_who_asks_learns_why_an_agent_stands_still(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -903,6 +915,7 @@ async def test_a_person_who_asks_learns_why_an_agent_stands_still(
     assert table in said("why", "kept", "1")
 
 
+@pytest.mark.slow
 async def test_a_domain_that_takes_no_null_does_not_get_in_the_way(
     conn: AsyncConnection, dsn: str
 ) -> None:

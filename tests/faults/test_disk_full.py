@@ -219,6 +219,7 @@ async def lines_lost(port: int) -> float:
     return float(line.split()[1])
 
 
+@pytest.mark.slow
 @pytest.mark.scenario(8)
 async def test_a_log_without_room_costs_lines_and_nothing_else(place: Place) -> None:
     """The work goes on, and afterwards the log says how many lines are missing."""

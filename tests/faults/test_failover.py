@@ -200,6 +200,7 @@ async def name_standby(dsn: str, slot: str = STANDBY) -> None:
         await until(conn, "select current_setting('synchronized_standby_slots') = %s", slot)
 
 
+@pytest.mark.slow
 async def test_a_standby_without_the_slot_is_a_gap(both: tuple[Pair, Place]) -> None:
     """What lies between is written down, and a person decides: exit 3."""
     pair, place = both
@@ -216,6 +217,7 @@ async def test_a_standby_without_the_slot_is_a_gap(both: tuple[Pair, Place]) -> 
         assert await fetch(conn, GAP) == [(True, True)]
 
 
+@pytest.mark.slow
 async def test_a_claim_of_a_lost_primary_is_nobodys(both: tuple[Pair, Place]) -> None:
     """The standby never saw it, and gives the run to another: whose lease has another number."""
     pair, place = both
@@ -260,6 +262,7 @@ async def test_a_run_whose_latest_steps_are_lost_is_worked_again_from_there(
         assert sum(each.get("state") == "left" for each in daemon.events) == 1
 
 
+@pytest.mark.slow
 async def test_a_daemon_on_a_standby_waits_for_its_promotion(both: tuple[Pair, Place]) -> None:
     """Where an address moves before the server is ready to be written to."""
     pair, place = both
@@ -308,6 +311,7 @@ async def test_a_server_before_17_says_that_it_cannot(place: Place) -> None:
         assert "replication.failover to false" in daemon.said
 
 
+@pytest.mark.slow
 async def test_a_slot_that_was_idle_for_too_long_is_a_gap(tmp_path: Path, which: str) -> None:
     """The server took it away: as with any lost slot, exit 3 and a gap."""
     if version_of(which) < IDLE_TIMEOUT:

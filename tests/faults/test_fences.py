@@ -117,6 +117,7 @@ async def test_a_worker_that_loses_its_lease_anywhere_writes_no_more(
     await all_is_well(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("point", each(OF_INTAKE))
 async def test_a_reader_that_loses_the_checkpoint_anywhere_writes_no_more(

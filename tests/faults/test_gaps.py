@@ -171,7 +171,7 @@ AWAY = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", AWAY)
 async def test_what_was_done_while_nobody_read_stops_the_reader(place: Place, what: str) -> None:
     """One gap, however often it is started; nothing is made anew in silence."""
@@ -192,6 +192,7 @@ async def test_what_was_done_while_nobody_read_stops_the_reader(place: Place, wh
     assert now == slots
 
 
+@pytest.mark.slow
 async def test_a_table_that_is_detached_or_dropped_is_no_loss(place: Place) -> None:
     """Nor one that is attached in another way: those are ours, or somebody else's matter."""
     await make_ready(place)
@@ -235,6 +236,7 @@ async def at_work(place: Place) -> AsyncIterator[Serving]:
         yield daemon
 
 
+@pytest.mark.slow
 async def test_a_slot_that_is_dropped_under_a_reader_stops_it(place: Place) -> None:
     """With exit code 3; the next daemon stops as well, a resync ends it, and the stream goes on."""
     await make_ready(place)
@@ -274,6 +276,7 @@ async def test_a_publication_that_is_altered_under_a_reader_stops_it(
     assert await fetch(place.conn, gap, *before[0]) == [(True, True)]
 
 
+@pytest.mark.slow
 async def test_a_gap_that_cannot_be_recorded_is_looked_at_again(place: Place) -> None:
     """The daemon does not end before it is on record: nobody would hear of it."""
     await make_ready(place)

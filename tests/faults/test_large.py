@@ -124,6 +124,7 @@ def peak(daemon: Daemon) -> int:
     return int(line.split()[1]) * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.scenario(9)
 @pytest.mark.parametrize("large", LARGE)

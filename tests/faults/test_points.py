@@ -46,6 +46,7 @@ async def scene(place: Place) -> Scene:
     return await make_scene(place)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("skip", SKIPS)
 @pytest.mark.parametrize("point", OF_INTAKE)
 async def test_a_reader_that_dies_anywhere_takes_each_change_in_once(
@@ -61,7 +62,7 @@ async def test_a_reader_that_dies_anywhere_takes_each_change_in_once(
     assert scene.asked_again == 0
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("skip", SKIPS)
 @pytest.mark.parametrize("point", OF_WORKER)
 async def test_a_worker_that_dies_anywhere_has_every_effect_once(
@@ -78,7 +79,7 @@ async def test_a_worker_that_dies_anywhere_has_every_effect_once(
     assert scene.asked_again == ASKED_AGAIN.get(point, 0)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("point", [point for point in OF_WORKER if point != "run.claimed"])
 async def test_a_run_in_which_anything_raises_is_worked_again(scene: Scene, point: str) -> None:
     """A bug is no death: the worker writes it down, waits, and goes on from the recorded steps."""
@@ -94,6 +95,7 @@ async def test_a_run_in_which_anything_raises_is_worked_again(scene: Scene, poin
     assert scene.asked_again == ASKED_AGAIN.get(point, 0)
 
 
+@pytest.mark.slow
 async def test_a_checkpoint_that_was_put_back_starts_nothing_again(scene: Scene) -> None:
     """The server sends again what has its runs already, and a unique key refuses it.
 

@@ -80,6 +80,7 @@ async def attach(place: Place, spec: str) -> None:
     assert not await ingest(dsn, slot, in_effect)
 
 
+@pytest.mark.slow
 async def test_nothing_is_confirmed_before_it_is_committed(place: Place) -> None:
     """While the runs of a change cannot be inserted, the server keeps the change."""
     conn = place.conn
@@ -138,6 +139,7 @@ async def test_half_a_large_transaction_is_never_ingested(
     assert await fetch(conn, "select * from agent.broken_invariant") == []
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "point", ["intake.checkpoint_advanced", "intake.committed", "intake.confirmed"]
@@ -175,7 +177,7 @@ async def test_a_commit_right_after_another_is_neither_lost_nor_repeated(
     assert await fetch(conn, "select * from agent.broken_invariant") == []
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("point", ["tool.started", "tool.done"])
 @pytest.mark.parametrize("tool", ["tell_again", "tell_once"])
 async def test_a_tool_that_leaves_the_database_is_never_repeated_blindly(

@@ -107,6 +107,7 @@ async def test_what_the_role_may_not_do_any_more_is_reported_to_the_model(
     assert await r.wrote() == {r.agent}
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("taken", "given", "sqlstate"),
@@ -141,6 +142,7 @@ async def test_a_role_that_cannot_be_taken_on_pauses_its_agent(
     assert await r.wrote() == {r.agent}
 
 
+@pytest.mark.slow
 async def test_what_a_role_may_log_in_as_does_not_matter(r: Roles, daemon: Serving) -> None:
     """Tools take the role on; NOLOGIN and settings of its own logins are not about that."""
     await r.do(
@@ -157,6 +159,7 @@ HIDE = "alter policy mine on item using (note is null or id > 1000)"
 LOCK = "alter policy mine on item with check (status <> 'seen')"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("policy", "sqlstate"), [(HIDE, "P0002"), (LOCK, "42501")])
 async def test_a_changed_policy_applies_to_the_next_call(
     r: Roles, daemon: Serving, policy: str, sqlstate: str
@@ -179,6 +182,7 @@ async def test_a_changed_policy_applies_to_the_next_call(
         await r.do("alter policy mine on item using (true) with check (true)")
 
 
+@pytest.mark.slow
 async def test_row_security_that_comes_after_the_agent_hides_rows_from_it(
     r: Roles, daemon: Serving
 ) -> None:
@@ -200,6 +204,7 @@ async def test_row_security_that_comes_after_the_agent_hides_rows_from_it(
     ) == [("skipped", 1, None, "item", None, 0)]
 
 
+@pytest.mark.slow
 async def test_a_column_that_the_role_may_not_read_any_more_is_not_shown(
     r: Roles, daemon: Serving
 ) -> None:
@@ -227,6 +232,7 @@ async def test_a_column_that_the_role_may_not_read_any_more_is_not_shown(
     assert await fetch(conn, RUN, 2) == [("succeeded", 1, None)]
 
 
+@pytest.mark.slow
 async def test_a_condition_is_judged_as_the_role_or_not_at_all(r: Roles, daemon: Serving) -> None:
     """The stream goes on; changes that nobody may evaluate wait, and are evaluated when it is
     mended.

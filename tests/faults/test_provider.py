@@ -444,6 +444,7 @@ async def test_a_provider_that_cannot_be_reached_costs_no_attempt(place: Place) 
 # Keys.
 
 
+@pytest.mark.slow
 async def test_a_refused_key_pauses_its_agents_and_a_new_one_lets_them_go_on(
     place: Place, figure: Figure
 ) -> None:

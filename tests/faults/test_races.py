@@ -335,6 +335,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
 async def test_of_fifty_who_say_how_a_run_goes_on_one_does(
@@ -371,6 +372,7 @@ update agent.step
 """
 
 
+@pytest.mark.slow
 async def test_a_call_that_was_changed_after_its_approval_is_not_carried_out(desk: Desk) -> None:
     """The decision is bound to the digest of the arguments that the person saw."""
     place = desk.place
@@ -404,7 +406,7 @@ OPEN = {
 IN_TIME = 10.0  # seconds for what takes a tenth
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", OPEN)
 async def test_an_open_transaction_of_a_person_stops_neither_intake_nor_claims(
     desk: Desk, what: str
@@ -439,6 +441,7 @@ async def test_an_open_transaction_of_a_person_stops_neither_intake_nor_claims(
     assert await fetch(place.conn, "select * from agent.broken_invariant") == []
 
 
+@pytest.mark.slow
 async def test_a_question_that_lapses_while_somebody_decides_stops_no_clockwork(
     desk: Desk,
 ) -> None:

@@ -99,6 +99,7 @@ async def test_a_wrong_file_changes_nothing(place: Place) -> None:
         assert daemon.count("config.reloaded") == 2
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_gone_changes_nothing(place: Place) -> None:
     """A deployment may take it away for a moment."""
     await make_scene(place)

@@ -132,6 +132,7 @@ async def test_an_alarm_is_raised_and_cleared_once(place: Place, figure: Figure)
         assert reader.count("slot.alarm_raised") == 1
 
 
+@pytest.mark.slow
 async def test_a_reader_that_cannot_catch_up_gives_the_slot_up(
     place: Place, figure: Figure
 ) -> None:

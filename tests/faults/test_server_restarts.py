@@ -138,6 +138,7 @@ async def test_an_outage_costs_nothing_but_its_time(
             await all_is_well(conn)
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_starts_before_its_server_waits_for_it(
     own: tuple[OwnServer, Place],
 ) -> None:
@@ -150,6 +151,7 @@ async def test_a_daemon_that_starts_before_its_server_waits_for_it(
         await daemon.has_said("reader.streaming")
 
 
+@pytest.mark.slow
 async def test_a_server_that_stops_does_not_wait_for_an_idle_daemon(
     own: tuple[OwnServer, Place],
 ) -> None:

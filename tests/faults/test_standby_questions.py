@@ -133,6 +133,7 @@ async def test_a_statement_is_judged_on_the_primary_and_runs_on_the_standby(
     assert finding.level is Severity.OK
 
 
+@pytest.mark.slow
 async def test_a_standby_that_went_away_is_connected_to_again(cluster: Cluster) -> None:
     """And so is the primary: both connections of a guard are looked at before it is used."""
     end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s"
@@ -147,6 +148,7 @@ async def test_a_standby_that_went_away_is_connected_to_again(cluster: Cluster) 
             await reading.statements.read(WHERE)
 
 
+@pytest.mark.slow
 async def test_what_is_no_standby_of_the_database_is_refused(
     cluster: Cluster, tmp_path: Path, which: str
 ) -> None:
@@ -177,6 +179,7 @@ async def test_what_is_no_standby_of_the_database_is_refused(
     assert "ask.standby_dsn" in caught.value.hint
 
 
+@pytest.mark.slow
 async def test_servers_that_cannot_be_compared_are_refused(cluster: Cluster) -> None:
     """With the grant that lets the login compare them."""
     await run_all(cluster.conn, "revoke execute on function pg_control_system() from public")

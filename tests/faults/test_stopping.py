@@ -32,6 +32,7 @@ insert into written (item, version) select * from new
 """
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_is_stopped_lets_its_runs_end(place: Place) -> None:
     """What models have been asked is waited for, and nothing new is begun."""
     await make_ready(place, latency=0.5)
@@ -91,6 +92,7 @@ async def test_a_daemon_that_is_stopped_under_load_leaves_no_lease(
     assert await fetch(place.conn, LOST_ATTEMPTS) == []
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_is_stopped_while_its_server_is_away_ends_soon(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

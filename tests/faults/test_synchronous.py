@@ -48,6 +48,7 @@ async def wait_for(place: Place, names: str) -> None:
     await place.conn.execute("select pg_reload_conf()")
 
 
+@pytest.mark.slow
 async def test_a_reader_that_commits_would_wait_for_leaves(
     both: tuple[OwnServer, Place], tmp_path: Path
 ) -> None:

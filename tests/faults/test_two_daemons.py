@@ -69,6 +69,7 @@ async def epoch(conn: AsyncConnection[Any]) -> int:
     return (await fetch(conn, EPOCH))[0][0]
 
 
+@pytest.mark.slow
 async def test_daemons_that_start_at_once_make_one_slot(place: Place) -> None:
     """On a fresh database, too: one makes it, the others find it and stand by."""
     await set_up(place)
@@ -127,6 +128,7 @@ async def test_a_standby_takes_over_from_a_killed_reader_within_seconds(
         await all_is_well(place.conn)
 
 
+@pytest.mark.slow
 async def test_a_reader_that_was_frozen_writes_nothing_when_it_thaws(place: Place) -> None:
     """Its statement was under way when another took the checkpoint over: the fence takes it
     back.
@@ -153,6 +155,7 @@ async def test_a_reader_that_was_frozen_writes_nothing_when_it_thaws(place: Plac
         await all_is_well(place.conn)
 
 
+@pytest.mark.slow
 async def test_a_reader_that_hangs_in_its_transaction_does_not_keep_the_checkpoint(
     place: Place, figure: Figure
 ) -> None:

@@ -349,7 +349,7 @@ def of(*encodings: str) -> pytest.MarkDecorator:
 MODEL = "insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');"
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @of("LATIN1", "EUC_JP", "WIN1252", "UTF8")
 @pytest.mark.parametrize("plugin", PLUGINS)
 async def test_text_is_text_in_every_encoding(encoded: str, plugin: str) -> None:
@@ -380,6 +380,7 @@ async def test_text_is_text_in_every_encoding(encoded: str, plugin: str) -> None
         )
 
 
+@pytest.mark.few(1)
 @of("SQL_ASCII")
 @pytest.mark.parametrize("plugin", PLUGINS)
 async def test_bytes_that_are_no_text_stop_nobody(encoded: str, plugin: str) -> None:
@@ -449,6 +450,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.slow
 @of("SQL_ASCII")
 async def test_what_no_model_could_read_is_refused_or_written_out(encoded: str) -> None:
     """A prompt is refused at attach; a tool's answer is told with its bytes written out."""
@@ -472,6 +474,7 @@ async def test_what_no_model_could_read_is_refused_or_written_out(encoded: str) 
         assert await column(conn, said) == ["caf\\351", "no caf\\351 (SQLSTATE P0001)"]
 
 
+@pytest.mark.slow
 @of("LATIN1")
 async def test_a_model_may_say_what_the_database_has_no_letters_for(encoded: str) -> None:
     """Its words are kept with what is missing written out; what a tool would write is refused."""
@@ -495,6 +498,7 @@ async def test_a_model_may_say_what_the_database_has_no_letters_for(encoded: str
 # Styles of sessions.
 
 
+@pytest.mark.slow
 async def test_a_constant_means_what_it_meant_to_its_author(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -557,6 +561,7 @@ async def test_a_tool_reads_dates_as_its_database_does(conn: AsyncConnection, ds
 # Columns that the WAL does not carry.
 
 
+@pytest.mark.slow
 async def test_a_generated_column_is_refused_where_it_never_arrives(
     conn: AsyncConnection, dsn: str
 ) -> None:

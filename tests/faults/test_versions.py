@@ -95,6 +95,7 @@ async def migrated(place: Place, *, code: int = 0) -> str:
         return process.said
 
 
+@pytest.mark.slow
 async def test_an_older_schema_is_refused_until_somebody_migrates(empty: Place) -> None:
     """By daemon and worker; then what was attached and written before is worked."""
     await migrated(empty)
@@ -190,6 +191,7 @@ async def test_an_upgrade_that_fails_halfway_changes_nothing(
     assert await migrate(empty.conn, LATER)
 
 
+@pytest.mark.slow
 async def test_a_migration_that_is_killed_halfway_leaves_nothing(
     empty: Place, commands: int, chance: random.Random
 ) -> None:
@@ -207,6 +209,7 @@ async def test_a_migration_that_is_killed_halfway_leaves_nothing(
     await migrated(empty)
 
 
+@pytest.mark.slow
 async def test_two_that_migrate_at_once_do_it_once(empty: Place) -> None:
     """As a deployment of many starts them: one does it, the other finds it done."""
     async with await AsyncConnection.connect(empty.dsn, autocommit=True) as other:

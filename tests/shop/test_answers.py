@@ -64,6 +64,7 @@ def test_there_are_questions_of_every_level_and_kind() -> None:
     assert sum(each.after is not None for each in WITH_ROWS) >= 3
 
 
+@pytest.mark.slow
 def test_the_shop_is_large_and_has_its_traps(shop: Stage) -> None:
     """What makes the questions hard is there."""
     rows = the_shop()

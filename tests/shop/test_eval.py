@@ -65,6 +65,7 @@ async def test_every_question_that_is_planned_well_is_graded_right(shop: Stage) 
     assert results["the_best"].calls == 1
 
 
+@pytest.mark.slow
 async def test_every_question_that_is_planned_badly_is_graded_wrong(shop: Stage) -> None:
     """The grader can fail: joins that repeat rows, other groups, other conditions, wrong kinds."""
     wrong = {**FANNED_OUT, **MISREAD}
@@ -74,6 +75,7 @@ async def test_every_question_that_is_planned_badly_is_graded_wrong(shop: Stage)
     assert {each.status for each in results.values()} == {"answered"}
 
 
+@pytest.mark.slow
 async def test_a_question_knows_of_the_one_that_it_follows_up(shop: Stage) -> None:
     """Of those in its session, and of no others."""
     names = ["rentals_by_store_2024", "and_in_2025", "only_the_busiest", "revenue_by_segment"]
@@ -85,6 +87,7 @@ async def test_a_question_knows_of_the_one_that_it_follows_up(shop: Stage) -> No
     assert [first in plan for plan in plans] == [True, True, True, False]
 
 
+@pytest.mark.slow
 async def test_statements_that_would_do_harm_do_none(shop: Stage) -> None:
     """A planner that obeys is stopped by the guard; nothing has changed, and nothing was shown."""
     harm = {

@@ -38,6 +38,7 @@ async def test_the_requests_of_its_own_front_end(
     assert await value(conn, "select count(*) from agent.thread") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
 async def test_two_people_in_two_browsers(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
     """Sign-in, a link, facts, jokes, a new name, a removal; the computer shows what psql shows."""

@@ -83,6 +83,7 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     assert await value(conn, status) == "refunded"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
 async def test_each_page_suits_every_screen(
     conn: AsyncConnection, dsn: str, tmp_path: Path
@@ -159,6 +160,7 @@ def test_the_lock_names_no_host_of_a_registry() -> None:
         assert not [name for name, each in lock["packages"].items() if "resolved" in each]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
 async def test_a_developer_edits_an_agent(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
     """Difference, trial, versions, two drafts, pause, attach, detach; nothing for a viewer."""

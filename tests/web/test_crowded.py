@@ -59,6 +59,7 @@ set session_replication_role = origin;
 pytestmark = [*MARKS, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")]
 
 
+@pytest.mark.slow
 async def test_long_names_and_many_rows_break_no_page(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

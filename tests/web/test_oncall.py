@@ -16,6 +16,7 @@ update agent.attachment set paused = true, paused_reason = '402 credit balance i
 pytestmark = [*MARKS, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")]
 
 
+@pytest.mark.slow
 async def test_nothing_is_decided_unread_and_no_answer_is_lost(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

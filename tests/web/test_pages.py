@@ -108,6 +108,7 @@ async def test_a_question_is_followed_opened_and_asked_again(
     assert (seen["axe"], seen["wide"]) == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
 async def test_pages_outlive_a_killed_daemon(
     conn: AsyncConnection, dsn: str, tmp_path: Path

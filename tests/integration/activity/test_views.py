@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import role, rows, run_all, session, value
@@ -67,6 +68,7 @@ async def test_what_the_views_say(conn: AsyncConnection, dsn: str) -> None:
         await run_all(conn, "delete from agent.thread")
 
 
+@pytest.mark.slow
 async def test_old_runs_are_not_read(conn: AsyncConnection) -> None:
     """None of the views reads the rows of 50,000 runs of last year one by one."""
     await run_all(

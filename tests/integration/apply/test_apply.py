@@ -141,6 +141,7 @@ def test_a_persona_of_the_file_is_applied(user: User, db: Connection) -> None:
     assert one(db, prompt) == (True,)
 
 
+@pytest.mark.slow
 def test_what_changed_is_reported_and_makes_one_version(user: User, db: Connection) -> None:
     """Agent and attachment change together: one new version, not two."""
     user.types("apply").worked()
@@ -154,6 +155,7 @@ def test_what_changed_is_reported_and_makes_one_version(user: User, db: Connecti
     assert found == (2, "You are a desk.", "new.id > 5")
 
 
+@pytest.mark.slow
 def test_a_change_of_the_agent_alone_reaches_its_attachments(user: User, db: Connection) -> None:
     """Also those that the file does not know."""
     user.types("apply").worked()
@@ -166,6 +168,7 @@ def test_a_change_of_the_agent_alone_reaches_its_attachments(user: User, db: Con
     assert found.fetchall() == [(2, "You are a desk."), (2, "You are a desk.")]
 
 
+@pytest.mark.slow
 def test_an_agent_and_its_attachment_are_not_checked_halfway(user: User) -> None:
     """A new tool that only the new attachment's columns make possible, and the way back."""
     user.types("apply").worked()
@@ -246,6 +249,7 @@ def test_of_many_models_the_nearest_are_named(user: User) -> None:
     assert "The closest of" in refused.err
 
 
+@pytest.mark.slow
 def test_only_pruning_ends_what_left_the_file(user: User, db: Connection) -> None:
     """And what was attached in SQL stays in any case."""
     user.types("apply").worked()
@@ -351,6 +355,7 @@ http_tools:
 """
 
 
+@pytest.mark.slow
 def test_a_tool_over_http_is_reported_as_any_other_difference(user: User, db: Connection) -> None:
     """Its host, its headers and its approval, also in a dry run; the second time nothing."""
     first = applied(user, TOOL, "--dry-run").worked()
@@ -371,6 +376,7 @@ def test_a_tool_over_http_is_reported_as_any_other_difference(user: User, db: Co
     assert one(db, target) == ("https://example.com/a",)
 
 
+@pytest.mark.slow
 def test_a_change_at_the_end_of_a_long_text_is_visible(user: User) -> None:
     """Who reads a dry run must not see twice the same beginning."""
     long = AGENTS.replace("a support bot", "a support bot " + "of many words " * 20)
@@ -379,6 +385,7 @@ def test_a_change_at_the_end_of_a_long_text_is_visible(user: User) -> None:
     assert "and it obeys" in said
 
 
+@pytest.mark.slow
 def test_a_changed_approval_of_a_tool_reaches_its_attachments(user: User, db: Connection) -> None:
     """Each change of the tool makes a version of what uses it."""
     using = TOOL + AGENTS.replace("escalate_to_human]", "notify]")
@@ -391,6 +398,7 @@ def test_a_changed_approval_of_a_tool_reaches_its_attachments(user: User, db: Co
     assert applied(user, with_approval).worked().out == ""
 
 
+@pytest.mark.slow
 def test_pruning_removes_a_tool_that_left_the_file(user: User, db: Connection) -> None:
     """Not one of SQL, and none that an attachment of SQL uses."""
     applied(user, TOOL).worked()

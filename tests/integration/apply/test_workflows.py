@@ -59,6 +59,7 @@ def test_workflows_of_a_file_are_applied_once(user: User, dsn: str) -> None:
     assert (shown["exits"], shown["timeout"]) == (["ask"], "2:00:00")
 
 
+@pytest.mark.slow
 def test_a_change_is_a_version_and_so_is_one_of_its_agent(user: User, dsn: str) -> None:
     """Only what changed is printed; what contains the agent is renewed, also from outside."""
     applied(user, FILE)
@@ -77,6 +78,7 @@ def test_a_change_is_a_version_and_so_is_one_of_its_agent(user: User, dsn: str) 
     assert applied(user, changed) == ""
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

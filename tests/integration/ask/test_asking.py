@@ -122,6 +122,7 @@ async def scene(
         await run_all(conn, f"drop owned by {role}; drop role {role}")
 
 
+@pytest.mark.slow
 async def test_a_question_that_is_being_answered_is_waited_for_and_not_taken(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -139,6 +140,7 @@ async def test_a_question_that_is_being_answered_is_waited_for_and_not_taken(
         assert (await first).text == "Twenty in each."
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
 async def test_a_plain_question_takes_two_calls_and_shows_its_sql(
     conn: AsyncConnection, dsn: str, provider: str
@@ -160,6 +162,7 @@ async def test_a_plain_question_takes_two_calls_and_shows_its_sql(
         assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
+@pytest.mark.slow
 async def test_the_planner_sees_the_schema_and_no_rows(conn: AsyncConnection, dsn: str) -> None:
     """Only what the analyst may read; results come to the answer as data, with a marker."""
     await run_all(conn, "create table hidden (id integer)")
@@ -193,6 +196,7 @@ async def test_a_statement_that_fails_is_planned_again_without_values(
         assert "customer 1" not in told[2]
 
 
+@pytest.mark.slow
 async def test_hostile_sql_does_nothing_and_is_reported(conn: AsyncConnection, dsn: str) -> None:
     """The planner hears why; the third time the question is given up, with the reason."""
     hostile = plan(step("a", "with x as (delete from customer returning 1) select * from x"))
@@ -204,6 +208,7 @@ async def test_hostile_sql_does_nothing_and_is_reported(conn: AsyncConnection, d
         assert await value(conn, "select state::text from agent.run") == "failed"
 
 
+@pytest.mark.slow
 async def test_steps_feed_an_analysis(conn: AsyncConnection, dsn: str) -> None:
     """Rows go from the database to DuckDB, not through the model."""
     analysis = {
@@ -239,6 +244,7 @@ async def test_a_question_can_come_back(
         assert (found.status, found.text) == (status, "Which year?")
 
 
+@pytest.mark.slow
 async def test_no_rows_are_noted_and_the_critic_looks(conn: AsyncConnection, dsn: str) -> None:
     """Its objection leads to one other plan; what remains is said in the answer."""
     empty = plan(step("a", "select * from customer where false"))
@@ -251,6 +257,7 @@ async def test_no_rows_are_noted_and_the_critic_looks(conn: AsyncConnection, dsn
         assert "look at invoices" in str(on.provider.received[2].body)
 
 
+@pytest.mark.slow
 async def test_a_session_remembers(conn: AsyncConnection, dsn: str) -> None:
     """The planner sees the turns before; another login may not go on with them."""
     replies = [
@@ -294,6 +301,7 @@ async def test_a_wrong_key_leaves_the_question_to_be_resumed(
         assert found.text == "So."
 
 
+@pytest.mark.slow
 async def test_the_result_that_most_plans_came_to_is_the_answer(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -312,6 +320,7 @@ async def test_the_result_that_most_plans_came_to_is_the_answer(
         assert on.provider.most_in_flight > 1
 
 
+@pytest.mark.slow
 async def test_a_question_goes_on_with_the_options_it_was_asked_with(
     conn: AsyncConnection, dsn: str
 ) -> None:

@@ -99,7 +99,7 @@ async def test_it_says_what_a_planner_must_know(
     assert '  unique ("Tax No")\n' in said
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -128,6 +128,7 @@ async def test_a_change_is_seen_by_the_next_question(
     assert says in await text(reader, dsn)
 
 
+@pytest.mark.slow
 async def test_what_may_not_be_read_any_more_is_gone(
     conn: AsyncConnection, reader: AsyncConnection, dsn: str
 ) -> None:
@@ -147,6 +148,7 @@ async def test_what_may_not_be_read_any_more_is_gone(
         assert "visitor" not in (await it.describe("")).tables
 
 
+@pytest.mark.slow
 async def test_what_was_read_is_kept_for_the_next_process(
     conn: AsyncConnection, reader: AsyncConnection, dsn: str
 ) -> None:
@@ -170,6 +172,7 @@ async def test_what_was_read_is_kept_for_the_next_process(
         assert not (await it.index()).changed
 
 
+@pytest.mark.slow
 async def test_it_is_read_again_after_a_day(
     conn: AsyncConnection, reader: AsyncConnection, dsn: str
 ) -> None:
@@ -217,6 +220,7 @@ async def test_values_are_samples_of_what_the_role_may_see(
     assert await shown(reader, dsn) == town | rest
 
 
+@pytest.mark.slow
 async def test_values_that_a_policy_hides_are_not_shown(
     conn: AsyncConnection, reader: AsyncConnection, dsn: str
 ) -> None:
@@ -238,6 +242,7 @@ async def test_values_that_a_policy_hides_are_not_shown(
         assert dict((await it.describe("")).values)["public.visitor.status"] == ("known",)
 
 
+@pytest.mark.slow
 async def test_owners_and_operators_leave_columns_out(
     conn: AsyncConnection, reader: AsyncConnection, dsn: str
 ) -> None:
@@ -254,6 +259,7 @@ async def test_owners_and_operators_leave_columns_out(
     assert (await shown(reader, dsn))["public.visitor.full_name"] == ["somebody"]
 
 
+@pytest.mark.slow
 async def test_an_index_is_of_the_login_that_made_it(
     conn: AsyncConnection, reader: AsyncConnection, dsn: str
 ) -> None:
@@ -294,6 +300,7 @@ async def by_meaning(reader: AsyncConnection, dsn: str) -> AsyncIterator[Catalog
         yield Catalog(pool, Statements([Guard(reader)]), told, vectors)
 
 
+@pytest.mark.slow
 async def test_a_question_in_another_language_finds_tables_by_what_they_mean(
     conn: AsyncConnection, reader: AsyncConnection, dsn: str
 ) -> None:

@@ -33,6 +33,7 @@ def spec(fake: FakeProvider) -> ModelSpec:
     return replace(fake.spec("openai"), credential=KEY)
 
 
+@pytest.mark.slow
 async def test_a_client_answers_and_its_conversation_remembers(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ async def test_a_client_answers_and_its_conversation_remembers(
 EXAMPLE = Path(__file__).parent.parent / "examples" / "supervisor.py"
 
 
+@pytest.mark.slow
 async def test_the_example_of_pg_agent_runs(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -131,6 +133,7 @@ async def test_values_come_as_they_are(conn: AsyncConnection, dsn: str, tmp_path
         assert rows.to_pandas()["at"][0] == datetime(2024, 3, 31, 0, 30, tzinfo=UTC)
 
 
+@pytest.mark.slow
 async def test_a_client_works_without_an_event_loop(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -217,6 +220,7 @@ def test_the_package_has_no_other_attributes() -> None:
         _ = walagent.nonsense  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@pytest.mark.slow
 async def test_a_statement_of_ones_own_needs_no_model(
     conn: AsyncConnection, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,6 +179,7 @@ async def test_a_provider_that_is_silent_is_left() -> None:
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.slow
 async def test_a_slow_provider_has_the_time_that_is_set() -> None:
     """The HTTP client has no shorter limit of its own."""
     async with desk(Outgoing(200, body(entry()), stall=5.5)) as at:
@@ -223,6 +224,7 @@ async def test_a_planner_hears_of_a_search_only_where_there_is_one(
     assert "SEARCH" in str(plan_schema())
 
 
+@pytest.mark.slow
 async def test_what_the_web_says_changes_nothing_that_may_run(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -262,6 +264,7 @@ async def test_what_the_web_says_changes_nothing_that_may_run(
         assert len(set(marks)) == 1
 
 
+@pytest.mark.slow
 async def test_a_fallback_is_taken_where_the_search_fails(conn: AsyncConnection, dsn: str) -> None:
     """A step's error like any other."""
     instead = step("f", COUNT)

@@ -79,6 +79,7 @@ def test_a_turn_is_shown_without_its_rows() -> None:
     assert size(turn) < 2_200
 
 
+@pytest.mark.slow
 async def test_what_is_beyond_the_room_is_summed_up_once(conn: AsyncConnection, dsn: str) -> None:
     """By one call; what is kept is told to later questions, without a further call."""
     summary = call("summary", text="Each country has twenty customers.")
@@ -102,6 +103,7 @@ async def test_what_is_beyond_the_room_is_summed_up_once(conn: AsyncConnection, 
         assert await asker.history("s") == ["one?", "two?", "three?", "four?"]
 
 
+@pytest.mark.slow
 async def test_a_summary_that_is_none_stops_nothing(conn: AsyncConnection, dsn: str) -> None:
     """The oldest turns are not told then, and the next question tries again."""
     long = [plan(step("a", COUNT)), answer("y" * 1200)]
@@ -117,6 +119,7 @@ async def test_a_summary_that_is_none_stops_nothing(conn: AsyncConnection, dsn: 
         assert "one?" not in str(on.provider.received[-2].body)
 
 
+@pytest.mark.slow
 async def test_a_large_result_is_kept_once(conn: AsyncConnection, dsn: str) -> None:
     """In the step that gave it; later prompts hold a sample at most, and later turns none."""
     many = "select n, repeat('z', 200) as long from generate_series(1, 1000) n"
@@ -183,6 +186,7 @@ async def test_a_question_counts_in_the_budgets_that_cover_it(
         assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
+@pytest.mark.slow
 async def test_an_exhausted_budget_refuses_and_says_which(conn: AsyncConnection, dsn: str) -> None:
     """Before anything is asked; the question has failed, and nothing waits."""
     async with scene(conn, dsn, TWO) as on:
@@ -222,6 +226,7 @@ async def test_a_question_in_the_middle_goes_on_when_there_is_room(
         assert len(on.provider.received) == 2
 
 
+@pytest.mark.slow
 async def test_plans_that_are_asked_for_side_by_side_reserve_each(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -237,6 +242,7 @@ async def test_plans_that_are_asked_for_side_by_side_reserve_each(
         assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
+@pytest.mark.slow
 async def test_a_budget_of_an_asker_stands_in_the_file(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -269,6 +275,7 @@ async def test_a_call_that_failed_gives_back_what_it_reserved(
         assert await rows(conn, LEFT) == [(0, 0)]
 
 
+@pytest.mark.slow
 async def test_what_a_killed_process_has_reserved_comes_back(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -294,6 +301,7 @@ async def test_what_a_killed_process_has_reserved_comes_back(
         assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
+@pytest.mark.slow
 async def test_a_used_up_budget_ends_the_command(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -306,6 +314,7 @@ async def test_a_used_up_budget_ends_the_command(
         assert "walagent agents budgets" in ended.err
 
 
+@pytest.mark.slow
 async def test_a_question_that_nobody_went_on_with_ends(conn: AsyncConnection, dsn: str) -> None:
     """After a week, so that it can be pruned; until then its session can finish it."""
     async with scene(conn, dsn, [Fault(status=401), *TWO, *TWO]) as on:
@@ -341,6 +350,7 @@ async def asker_login(
         await run_all(conn, f"delete from agent.session where owner = '{name}'")
 
 
+@pytest.mark.slow
 async def test_a_login_that_only_asks_can_ask(conn: AsyncConnection, dsn: str) -> None:
     """Questions, sessions, examples, words, and the index of the schema."""
     async with asker_login(conn, dsn, [*TWO, *TWO]) as (on, name):
@@ -354,6 +364,7 @@ async def test_a_login_that_only_asks_can_ask(conn: AsyncConnection, dsn: str) -
         assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
+@pytest.mark.slow
 async def test_the_command_needs_no_more_than_that(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -409,6 +420,7 @@ async def test_a_login_that_only_asks_can_do_nothing_else(
             await refused(login, statement, state="42501")
 
 
+@pytest.mark.slow
 async def test_a_session_is_its_owners(conn: AsyncConnection, dsn: str) -> None:
     """Another login that may ask cannot read it, go on with it, or touch its run."""
     async with asker_login(conn, dsn, [*TWO, Fault(status=401)]) as (on, _), role(conn) as other:
@@ -434,6 +446,7 @@ async def test_a_session_is_its_owners(conn: AsyncConnection, dsn: str) -> None:
             await refused(login, stolen, state="42501")
 
 
+@pytest.mark.slow
 async def test_examples_and_words_are_those_of_who_asks(conn: AsyncConnection, dsn: str) -> None:
     """The nearest questions, a few of them, and the words of the question before all others."""
     async with asker_login(conn, dsn, TWO) as (on, name):
@@ -478,6 +491,7 @@ async def test_what_is_missing_is_named(conn: AsyncConnection, dsn: str) -> None
 # Scope.
 
 
+@pytest.mark.slow
 async def test_none_that_you_may_see_is_not_none(conn: AsyncConnection, dsn: str) -> None:
     """The answer is told so, and the reader, in words and as JSON; where nothing hides, neither."""
     empty = plan(step("a", "select * from customer where country = 'XX'"))
@@ -506,6 +520,7 @@ async def test_none_that_you_may_see_is_not_none(conn: AsyncConnection, dsn: str
 # Sessions.
 
 
+@pytest.mark.slow
 async def test_a_session_is_deleted_with_all_that_it_has(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -551,6 +566,7 @@ async def test_a_question_replaces_the_unfinished_one_before_it(
     assert "replaced" in str(await value(conn, reason))
 
 
+@pytest.mark.slow
 async def test_the_run_of_a_question_is_shown_and_counted(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

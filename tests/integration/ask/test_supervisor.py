@@ -64,6 +64,7 @@ async def desk(
         yield Desk(Supervisor(**(given | more)), on)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 async def test_results_have_the_shape_that_programs_read(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ async def test_results_have_the_shape_that_programs_read(
     assert state.outcome.text == "Done."
 
 
+@pytest.mark.slow
 async def test_a_state_is_a_model_that_can_be_changed_and_stored(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -119,6 +121,7 @@ async def test_a_state_is_a_model_that_can_be_changed_and_stored(
         _ = mine.outcome
 
 
+@pytest.mark.slow
 async def test_a_question_without_an_answer_is_not_complete(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -135,6 +138,7 @@ async def test_a_question_without_an_answer_is_not_complete(
         assert state.answer == "There are no wages."
 
 
+@pytest.mark.slow
 async def test_an_answer_that_the_critic_rejected_is_not_complete(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -148,6 +152,7 @@ async def test_an_answer_that_the_critic_rejected_is_not_complete(
     assert "it counts orders, not customers" in state.caveats
 
 
+@pytest.mark.slow
 async def test_a_used_fallback_is_visible(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
     """In the caveats, with the reason."""
     with_fallback = plan(step("a", "select no", fallback=step("f", COUNT)))
@@ -163,6 +168,7 @@ async def test_a_used_fallback_is_visible(conn: AsyncConnection, dsn: str, tmp_p
 # Failures.
 
 
+@pytest.mark.slow
 async def test_mistakes_of_a_plan_open_no_breaker(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -191,6 +197,7 @@ async def test_the_breaker_of_a_database_lasts_across_questions(tmp_path: Path) 
         await Supervisor("k", f"{nowhere} dbname=other").orchestrate("s", question=QUESTION)
 
 
+@pytest.mark.slow
 async def test_the_breaker_of_a_model_lasts_across_questions(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -202,6 +209,7 @@ async def test_the_breaker_of_a_model_lasts_across_questions(
             await at.agent.orchestrate("b", question=QUESTION)
 
 
+@pytest.mark.slow
 async def test_an_unreachable_provider_is_no_open_breaker(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -218,6 +226,7 @@ async def test_an_unreachable_provider_is_no_open_breaker(
                 await agent.orchestrate("c", question=QUESTION)
 
 
+@pytest.mark.slow
 async def test_a_question_that_the_provider_never_answers_blocks_no_session(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -231,6 +240,7 @@ async def test_a_question_that_the_provider_never_answers_blocks_no_session(
         assert await value(conn, states) == "cancelled,succeeded"
 
 
+@pytest.mark.slow
 async def test_a_lock_costs_no_plan(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
     """The same statement waits again, and is answered by the same plan."""
     async with desk(conn, dsn, tmp_path, [PLAN, ANSWER]) as at:
@@ -248,6 +258,7 @@ async def test_a_lock_costs_no_plan(conn: AsyncConnection, dsn: str, tmp_path: P
 # Connections.
 
 
+@pytest.mark.slow
 async def test_one_question_after_another_takes_few_connections(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -297,6 +308,7 @@ async def test_twenty_five_questions_at_once_are_answered(
 # Setting up.
 
 
+@pytest.mark.slow
 async def test_a_database_is_set_up_from_python(server: str) -> None:
     """Schema, role and index; what is missing are warnings, and twice is as good as once."""
     with empty_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as conn:

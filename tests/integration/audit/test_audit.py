@@ -172,6 +172,7 @@ async def test_what_is_rolled_back_was_not_done(conn: AsyncConnection) -> None:
     assert await first_bad(conn) == (None, "")
 
 
+@pytest.mark.slow
 async def test_fifty_writers_make_one_chain_without_gaps(conn: AsyncConnection, dsn: str) -> None:
     """They lock rows before and after they write to the audit, in different orders."""
     await run_all(
@@ -217,6 +218,7 @@ async def test_a_writer_holds_no_lock_until_its_commit(conn: AsyncConnection, ds
     assert await entries(conn) == [("test.done", "fast"), ("test.done", "slow")]
 
 
+@pytest.mark.slow
 async def test_who_holds_the_head_of_a_tenant_holds_up_nobody(
     conn: AsyncConnection, dsn: str
 ) -> None:

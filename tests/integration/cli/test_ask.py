@@ -76,6 +76,7 @@ async def shell(
     await run_all(conn, f"drop owned by {role}; drop role {role}")
 
 
+@pytest.mark.slow
 async def test_an_answer_comes_with_rows_sql_and_assumptions(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ async def test_an_answer_comes_with_rows_sql_and_assumptions(
         assert re.search(r"^2 model calls, [\d,]+ tokens, cost unknown, ", ended.err, re.MULTILINE)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("output", "has"),
     [("csv", "country,n\nCH,20\n"), ("markdown", "| country | n |\n| --- | ---: |\n| CH | 20 |\n")],
@@ -103,6 +105,7 @@ async def test_rows_are_printed_as_wanted(
         assert has in (await on.types("ask", QUESTION, "--output", output)).worked().out
 
 
+@pytest.mark.slow
 async def test_json_says_all_of_it(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
     """For programs."""
     async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
@@ -127,6 +130,7 @@ SEVERAL = call(
 APPROVED = call("verdict", approved=True, reason="")
 
 
+@pytest.mark.slow
 async def test_rows_of_all_independent_steps_are_shown(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -148,6 +152,7 @@ async def test_rows_of_all_independent_steps_are_shown(
         assert "note: the rows of step a are not in the CSV" in ended.err
 
 
+@pytest.mark.slow
 async def test_a_number_that_no_row_has_is_noted(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -159,6 +164,7 @@ async def test_a_number_that_no_row_has_is_noted(
         assert note.endswith("these numbers of the text: 75")
 
 
+@pytest.mark.slow
 async def test_an_analysis_of_truncated_rows_fails(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -176,6 +182,7 @@ async def test_an_analysis_of_truncated_rows_fails(
         assert "let its SQL compute the totals" in str(on.provider.received[2].body)
 
 
+@pytest.mark.slow
 async def test_models_of_the_file_are_applied_before_a_question(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -198,6 +205,7 @@ WITH_FALLBACK = call(
 )
 
 
+@pytest.mark.slow
 async def test_an_answer_says_that_a_fallback_was_used(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -213,6 +221,7 @@ async def test_an_answer_says_that_a_fallback_was_used(
         assert "42703" in caveat
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("tokens", "code"), [(30, 1), (20_000, 0)])
 async def test_a_question_keeps_within_its_part_of_a_budget(
     conn: AsyncConnection, dsn: str, tmp_path: Path, tokens: int, code: int
@@ -234,6 +243,7 @@ async def test_a_question_keeps_within_its_part_of_a_budget(
             assert await value(conn, spent)
 
 
+@pytest.mark.slow
 async def test_a_killed_question_is_finished_by_its_session(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -355,6 +365,7 @@ async def test_an_empty_question_is_a_wrong_argument(
 # The chat.
 
 
+@pytest.mark.slow
 async def test_a_chat_answers_explains_and_saves(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -379,6 +390,7 @@ async def test_a_chat_answers_explains_and_saves(
         assert again.worked().err.splitlines()[1:] == [QUESTION, "And per month?"]
 
 
+@pytest.mark.slow
 async def test_a_saved_question_is_an_example_for_one_like_it(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -399,6 +411,7 @@ async def test_a_saved_question_is_an_example_for_one_like_it(
         assert "select 18" not in told
 
 
+@pytest.mark.slow
 async def test_ctrl_c_cancels_the_question_and_not_the_chat(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -443,6 +456,7 @@ UNUSED = (
 SENT = "httpcore2._async.http11"  # the last module that a request needs
 
 
+@pytest.mark.slow
 async def test_a_question_imports_no_more_than_it_needs(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ async def test_the_examples_of_pg_agent_work(shop: str, tmp_path: Path) -> None:
         await asyncio.to_thread(works)
 
 
+@pytest.mark.slow
 def test_asking_alone_needs_no_slot(shop: str, tmp_path: Path) -> None:
     """None is made that nobody would read; and where none can be had, the role is there."""
     user = User(tmp_path, shop, {})
@@ -151,6 +152,7 @@ async def test_a_role_of_another_database_gets_its_grants_here(
 # What is printed.
 
 
+@pytest.mark.slow
 async def test_csv_is_nothing_but_rows(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
     """It can go into a file as it is; the words are on stderr."""
     async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
@@ -160,7 +162,7 @@ async def test_csv_is_nothing_but_rows(conn: AsyncConnection, dsn: str, tmp_path
         assert SAYS in ended.err
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("outcome", "status"), [("clarify", "clarify"), ("refuse", "refused"), ("steps", "error")]
 )
@@ -177,6 +179,7 @@ async def test_json_says_what_became_of_a_question(
         assert ("Which year?" if status != "error" else "42703") in ended.json["answer"]
 
 
+@pytest.mark.slow
 async def test_plans_are_compared_and_it_is_said(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -194,6 +197,7 @@ async def test_plans_are_compared_and_it_is_said(
         assert await value(conn, candidates) == 3
 
 
+@pytest.mark.slow
 async def test_a_plot_on_the_terminal_needs_no_name(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -399,6 +403,7 @@ async def test_a_login_that_could_write_is_no_analyst(
             assert "create role analyst" in ended.err
 
 
+@pytest.mark.slow
 async def test_the_index_needs_no_model(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
     """It can be made before anybody has a key."""
     async with shell(conn, dsn, tmp_path, []) as on:

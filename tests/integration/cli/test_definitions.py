@@ -44,6 +44,7 @@ def test_personas_are_shown(user: User, db: Connection[Any]) -> None:
     assert user.types("agents", "personas", "show", "nobody").code == 2
 
 
+@pytest.mark.slow
 def test_tools_are_disabled_and_granted(user: User) -> None:
     """A grant has what may be given; without one there is nothing to deny."""
     user.types("agents", "tools", "disable", "do_nothing", "--version", "1").worked()

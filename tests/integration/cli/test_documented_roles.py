@@ -129,6 +129,7 @@ def denied(ended: Ended) -> str:
     return ended.err
 
 
+@pytest.mark.slow
 def test_a_developer(house: House) -> None:
     """She applies a file and reads what is in effect, budgets and models, and pauses her own."""
     ada = house.login("ada")
@@ -164,6 +165,7 @@ def test_a_developer_is_shown_who_can_do_the_rest(house: House) -> None:
     assert "grant_" not in other
 
 
+@pytest.mark.slow
 def test_an_approver_and_a_viewer(house: House) -> None:
     """They read runs and definitions; one decides."""
     applied(house)
@@ -180,6 +182,7 @@ def test_an_approver_and_a_viewer(house: House) -> None:
     assert "does not exist" in house.login("grace").types("runs", "retry", "1").err
 
 
+@pytest.mark.slow
 def test_a_member(house: House) -> None:
     """Opens a thread, posts, reads it."""
     house.sql("select agent.create_principal('max{x}', 'user', 'max{x}')", "walagent_owner")
@@ -192,6 +195,7 @@ def test_a_member(house: House) -> None:
     assert "grant_runner" not in member.types("doctor").worked().out
 
 
+@pytest.mark.slow
 def test_an_asker(house: House) -> None:
     """Asks as a member of the analyst, and reads its own sessions."""
     analyst = f"analyst{house.x}"
@@ -203,6 +207,7 @@ def test_an_asker(house: House) -> None:
     assert "grant_viewer" in denied(asker.types("runs", "list"))
 
 
+@pytest.mark.slow
 def test_a_runner(house: House) -> None:
     """It reads and executes, does not own anything, and decides nothing."""
     applied(house)

@@ -56,6 +56,7 @@ def test_run_needs_nothing_but_itself(user: User) -> None:
     )  # started for the question alone
 
 
+@pytest.mark.slow
 def test_run_outlives_the_owner_of_the_server(user: User) -> None:
     """A shorter command started it and stops it: the daemon starts it again, also after a crash."""
     user.types("init").worked()
@@ -74,6 +75,7 @@ def test_run_outlives_the_owner_of_the_server(user: User) -> None:
     assert user.types("database", "dsn").code == 3
 
 
+@pytest.mark.slow
 def test_psql_reaches_it_also_when_nothing_runs(user: User) -> None:
     """The server is there for as long as psql is, and psql's exit code is ours."""
     if not (default_bindir() / "psql").exists() and not shutil.which("psql"):

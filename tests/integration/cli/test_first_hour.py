@@ -30,6 +30,7 @@ def test_the_nearest_command_is_named(tmp_path: Path, typed: str, meant: str) ->
     assert f"The nearest is {meant}." in refused.err
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("text", "words"), FILES)
 def test_a_value_of_another_form_is_explained_in_words(
     tmp_path: Path, text: str, words: str
@@ -43,6 +44,7 @@ def test_a_value_of_another_form_is_explained_in_words(
     assert "^" not in said
 
 
+@pytest.mark.slow
 def test_before_init_each_command_says_init(server: str, tmp_path: Path) -> None:
     """And before setup, ask says setup."""
     with empty_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
@@ -62,6 +64,7 @@ def test_before_init_each_command_says_init(server: str, tmp_path: Path) -> None
         assert "Traceback" not in refused.err
 
 
+@pytest.mark.slow
 def test_a_role_that_was_dropped_is_named_with_what_to_do(server: str, tmp_path: Path) -> None:
     """Not with a grant for a role that does not exist."""
     with empty_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as conn:

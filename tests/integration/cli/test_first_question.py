@@ -71,6 +71,7 @@ async def test_a_login_without_the_grant_is_shown_the_grant(
             await run_all(conn, f"drop owned by {login}; drop role {login}")
 
 
+@pytest.mark.slow
 async def test_a_database_that_is_read_only_by_default_is_asked(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ def test_the_package_imports_none_of_its_parts() -> None:
     assert subprocess.check_output([sys.executable, "-c", loaded], text=True).split() == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("command", "used", "unused"),
     [
@@ -51,6 +52,7 @@ def test_a_command_without_a_database_imports_no_daemon(
     assert imported & (unused | READING | ELSE) == set()
 
 
+@pytest.mark.slow
 def test_a_worker_imports_neither_the_reader_nor_other_features(
     server: str, tmp_path: Path
 ) -> None:

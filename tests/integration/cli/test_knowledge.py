@@ -16,6 +16,7 @@ def user(dsn: str, tmp_path: Path) -> User:
     return User(tmp_path, dsn)
 
 
+@pytest.mark.slow
 def test_memories_are_stored_found_corrected_and_deleted(user: User) -> None:
     """What `add` prints is the ID that the others take."""
     added = user.types(
@@ -55,6 +56,7 @@ def test_memories_are_stored_found_corrected_and_deleted(user: User) -> None:
     assert user.types("knowledge", "memories", "show", "nothing").code == 2
 
 
+@pytest.mark.slow
 def test_documents_are_stored_searched_and_removed(user: User) -> None:
     """All files or none."""
     (user.folder / "refunds.md").write_text("Money back within 30 days.")

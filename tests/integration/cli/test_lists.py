@@ -128,6 +128,7 @@ def test_what_is_wrong_is_said_with_exit_code_2(user: User, command: list[str], 
     assert "Traceback" not in refused.err
 
 
+@pytest.mark.slow
 def test_an_empty_list_is_said_and_is_no_error(user: User) -> None:
     """Nothing on stdout for programs to trip over; an empty list in JSON."""
     for command in (["agents"], ["runs"], ["approvals"], ["gaps"], ["check"]):
@@ -151,6 +152,7 @@ def test_runs_are_found_by_state_and_attachment(user: User, run: int) -> None:
     assert found("--limit", "1") == [run]
 
 
+@pytest.mark.slow
 def test_runs_are_found_by_key_and_time(user: User, run: int, db: Connection[Any]) -> None:
     """The time is that of the end or, before it, of the creation."""
 
@@ -201,6 +203,7 @@ def approval(run: int, db: Connection[Any]) -> int:
     return row[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("command", "state"), [("approve", "approved"), ("reject", "rejected")])
 def test_a_call_that_waits_is_decided_once(  # noqa: PLR0917 - fixtures
     user: User, approval: int, run: int, db: Connection[Any], command: str, state: str
@@ -419,6 +422,7 @@ def test_costs_add_up(user: User, db: Connection[Any], run: int) -> None:
     assert (listed["input"], listed["cached"], listed["output"]) == (300, 60, 30)
 
 
+@pytest.mark.slow
 def test_what_was_changed_is_a_document(user: User, db: Connection[Any], run: int) -> None:
     """With --json: on stdout, and nothing else is printed."""
 

@@ -132,6 +132,7 @@ def is_removed(user: User, log: list[str]) -> None:
     assert value(user, OURS) == 0, log
 
 
+@pytest.mark.slow
 def test_each_database_of_a_server_has_a_slot_of_its_own(server: str, tmp_path: Path) -> None:
     """Nobody has to name it: the second database takes another name, and every command knows it."""
     with empty_database(server) as first, empty_database(server) as second:
@@ -155,6 +156,7 @@ def test_each_database_of_a_server_has_a_slot_of_its_own(server: str, tmp_path: 
         assert value(users[0], "select slot from agent.checkpoint") == "walagent"
 
 
+@pytest.mark.slow
 def test_a_named_slot_is_known_without_naming_it_again(user: User) -> None:
     """It is in agent.checkpoint."""
     slot = f"crm_{uuid4().hex[:8]}"
@@ -177,6 +179,7 @@ def test_a_schema_of_others_is_not_removed(user: User) -> None:
     assert value(user, "select count(*) from agent.smith") == 0
 
 
+@pytest.mark.slow
 def test_the_console_of_another_database_keeps_its_role(user: User) -> None:
     """Its name has the OID of that database, which may just have been dropped."""
     other = "walagent_console_1"

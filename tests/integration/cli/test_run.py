@@ -42,6 +42,7 @@ def user(empty: str, tmp_path: Path) -> User:
     return user
 
 
+@pytest.mark.slow
 def test_from_an_empty_database_to_a_worked_row(user: User, empty: str) -> None:
     """init, run, insert: the file is applied, the row is worked, SIGTERM ends it with 0."""
     user.types("init").worked()
@@ -57,6 +58,7 @@ def test_from_an_empty_database_to_a_worked_row(user: User, empty: str) -> None:
     assert "Traceback" not in daemon.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_worker_works_what_another_process_took_in(user: User, empty: str) -> None:
     """It needs no slot of its own."""
     user.types("init").worked()
@@ -98,6 +100,7 @@ def until_ended(*processes: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_several_processes_start_and_stop_as_one(user: User, empty: str, tmp_path: Path) -> None:
     """Each works; systemd hears one READY, and of a reload one; SIGTERM ends all with 0."""
     user.types("init").worked()
@@ -127,6 +130,7 @@ def test_several_processes_start_and_stop_as_one(user: User, empty: str, tmp_pat
     assert not any(map(is_alive, children))
 
 
+@pytest.mark.slow
 def test_if_one_process_is_killed_all_of_them_end(user: User, empty: str) -> None:
     """The exit code tells that something was wrong, so that the service is started again."""
     user.types("init").worked()
@@ -139,6 +143,7 @@ def test_if_one_process_is_killed_all_of_them_end(user: User, empty: str) -> Non
         assert not is_alive(other)
 
 
+@pytest.mark.slow
 def test_processes_end_with_their_parent(user: User, empty: str) -> None:
     """Also if it was killed and could not stop them."""
     user.types("init").worked()
@@ -155,6 +160,7 @@ def test_several_processes_need_a_database(tmp_path: Path) -> None:
     assert (ended.code, "--processes" in ended.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_reload_applies_the_file_again(user: User, empty: str) -> None:
     """SIGHUP, and the next version is in effect; a wrong file changes nothing and stops nothing."""
     user.types("init").worked()
@@ -190,6 +196,7 @@ def test_a_named_file_wins_over_the_folders(user: User) -> None:
     assert (refused.code, "none.yaml" in refused.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_an_env_file_names_the_database(user: User, empty: str) -> None:
     """For the connection as for ${NAME} in the file."""
     other = User(user.folder, None)
@@ -199,6 +206,7 @@ def test_an_env_file_names_the_database(user: User, empty: str) -> None:
     assert other.types("runs", "list", "--json").worked().json == []
 
 
+@pytest.mark.slow
 def test_a_lost_slot_stops_the_daemon_until_a_person_has_acted(user: User, empty: str) -> None:
     """Exit 3, a recorded gap, and the way out."""
     user.types("init").worked()
@@ -214,6 +222,7 @@ def test_a_lost_slot_stops_the_daemon_until_a_person_has_acted(user: User, empty
         assert daemon.ends(signal.SIGINT) == 0
 
 
+@pytest.mark.slow
 def test_an_older_schema_stops_the_daemon(user: User, empty: str) -> None:
     """A database that others look after is not upgraded by a restart."""
     user.types("init").worked()
@@ -241,6 +250,7 @@ def test_a_daemon_waits_for_a_database_that_is_not_there(user: User) -> None:
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 def test_init_says_whom_a_slot_waits_for(user: User, empty: str) -> None:
     """A forgotten transaction would otherwise look like a hang."""
     user.types("database", "migrate").worked()
@@ -252,6 +262,7 @@ def test_init_says_whom_a_slot_waits_for(user: User, empty: str) -> None:
             assert init.ends() == 0
 
 
+@pytest.mark.slow
 def test_init_does_no_harm_beside_a_daemon(user: User) -> None:
     """An active slot is valid."""
     user.types("init").worked()
@@ -265,6 +276,7 @@ def test_init_does_no_harm_beside_a_daemon(user: User) -> None:
         assert daemon.ends(signal.SIGTERM) == 0
 
 
+@pytest.mark.slow
 def test_a_slot_of_another_database_is_left_alone(user: User, empty: str) -> None:
     """Where it is named: the error names the option, which the daemon also takes."""
     slot = conninfo_to_dict(empty)["dbname"]
@@ -298,6 +310,7 @@ def test_an_address_for_http_is_checked_before_anything_starts(user: User, addre
     assert "use PORT (0 to 65535)" in " ".join(refused.err.split())
 
 
+@pytest.mark.slow
 def test_init_changes_nothing_on_a_server_without_logical_wal(tmp_path: Path) -> None:
     """And says what to do, or how to go without."""
     server = EmbeddedServer(tmp_path / "pg", settings=SETTINGS | {"wal_level": "replica"})
@@ -314,6 +327,7 @@ def test_init_changes_nothing_on_a_server_without_logical_wal(tmp_path: Path) ->
         asyncio.run(server.stop())
 
 
+@pytest.mark.slow
 def test_a_slot_is_dropped_only_when_somebody_says_so(user: User, empty: str) -> None:
     """No answer is no."""
     user.types("init").worked()

@@ -214,6 +214,7 @@ def test_a_screen_is_as_expected(
     check_golden(f"screens/{name}.txt", text, update=update_golden)
 
 
+@pytest.mark.slow
 def test_the_screens_of_decisions_are_as_expected(
     server: str, tmp_path: Path, *, update_golden: bool
 ) -> None:
@@ -238,6 +239,7 @@ def test_the_screens_of_decisions_are_as_expected(
         check_golden(f"screens/{name}.txt", text, update=update_golden)
 
 
+@pytest.mark.slow
 async def test_the_screens_of_questions_are_as_expected(
     conn: AsyncConnection, dsn: str, tmp_path: Path, *, update_golden: bool
 ) -> None:
@@ -260,6 +262,7 @@ async def test_the_screens_of_questions_are_as_expected(
         check_golden(f"screens/{name}.txt", text, update=update_golden)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("name", ["agents", "budgets", "runs"])
 def test_a_table_fits_the_terminal(name: str, columns: int, user: User) -> None:

@@ -106,6 +106,7 @@ def turned(request: pytest.FixtureRequest, server: str, tmp_path: Path) -> Itera
             conn.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 def test_a_row_is_worked_whatever_is_set(turned: User) -> None:
     """From an empty database, and after it has rested."""

@@ -41,6 +41,7 @@ def test_the_screen_fits_each_terminal(user: User, columns: int) -> None:
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == TITLES
 
 
+@pytest.mark.slow
 def test_a_person_must_start_a_reader_and_decide(user: User) -> None:
     """The same in JSON, in bytes and seconds, with the exit code of what needs a person."""
     ended = user.types("status", "--json")
@@ -73,6 +74,7 @@ def other(server: str, tmp_path: Path) -> Iterator[User]:
         user.types("database", "uninstall", "--yes").worked()
 
 
+@pytest.mark.slow
 def test_a_running_daemon_with_nothing_to_decide_is_fine(other: User) -> None:
     """The exit code is 0, and the reader has a name."""
     with other.starts("run") as daemon:
@@ -85,6 +87,7 @@ def test_a_running_daemon_with_nothing_to_decide_is_fine(other: User) -> None:
         daemon.ends(signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_a_lost_slot_is_a_problem_with_its_fix(other: User) -> None:
     """As doctor reports it."""
     other.types("init").worked()

@@ -109,6 +109,7 @@ def test_it_stops_after_as_many_lines_as_asked_for(user: User, db: Connection[An
         assert tail.ends() == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_rests_loses_nothing(user: User, db: Connection[Any]) -> None:
     """The pipe is full for longer than the server waits for a sign of life."""
     with user.starts("wal", "tail", "--publication", "items", "--limit", "20000") as tail:
@@ -192,6 +193,7 @@ def test_a_restart_resumes_after_what_was_confirmed(user: User, db: Connection[A
         assert id_of(tail.line()) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("number", range(3))
 def test_a_kill_repeats_and_never_loses(user: User, db: Connection[Any], number: int) -> None:
@@ -223,6 +225,7 @@ def test_a_kill_repeats_and_never_loses(user: User, db: Connection[Any], number:
         assert Lsn.parse(one[0]) >= Lsn.parse(confirmed)
 
 
+@pytest.mark.slow
 def test_a_lost_connection_is_opened_again(user: User, db: Connection[Any]) -> None:
     """In the middle of a transaction, too: no line is missing, none is repeated."""
     rows = 20_000

@@ -66,6 +66,7 @@ async def test_a_reply_appears_as_it_is_written(
         assert await value(conn, TOKENS) == 0
 
 
+@pytest.mark.slow
 async def test_a_reply_that_is_not_posted_is_taken_back(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -85,6 +86,7 @@ async def test_a_reply_that_is_not_posted_is_taken_back(
             assert terminal.shown.count("done") == 1
 
 
+@pytest.mark.slow
 async def test_without_a_daemon_there_replies_are_shown_when_they_are_posted(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

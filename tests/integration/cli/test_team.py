@@ -13,6 +13,7 @@ def user(dsn: str, tmp_path: Path) -> User:
     return User(tmp_path, dsn)
 
 
+@pytest.mark.slow
 def test_a_team_decides_and_works(user: User) -> None:
     """Each command does what it says, and what is refused has a reason."""
 

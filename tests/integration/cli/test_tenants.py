@@ -19,6 +19,7 @@ def user(dsn: str, tmp_path: Path) -> User:
     return User(tmp_path, dsn)
 
 
+@pytest.mark.slow
 def test_a_tenant_from_its_creation_to_its_end(user: User, tmp_path: Path) -> None:
     """Created, with an admin and a token; exported; deleted after its name was typed."""
     user.types("tenants", "add", "acme", "--display-name", "Acme").worked()

@@ -168,6 +168,7 @@ def _lines(user: User, columns: int) -> list[str]:
     return [line.rstrip() for line in shown.splitlines()]
 
 
+@pytest.mark.slow
 async def test_a_question_is_counted_as_asked_once(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -275,6 +276,7 @@ async def test_rows_are_paged_exported_plotted_and_read_again_in_a_chat(
     assert await value(conn, "select count(*) from customer") == 60
 
 
+@pytest.mark.slow
 async def test_a_chat_prints_csv_and_nothing_else(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

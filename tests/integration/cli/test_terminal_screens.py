@@ -79,6 +79,7 @@ def test_a_paused_agent_takes_few_lines(columns: int, user: User) -> None:
     assert not lines[at + 2].startswith("  ")
 
 
+@pytest.mark.slow
 def test_a_watched_list_changes_until_ctrl_c(user: User) -> None:
     """On a screen of its own: what was on the terminal comes back."""
     assert user.dsn is not None

@@ -56,6 +56,7 @@ def test_a_thread_from_the_command_line(dsn: str, tmp_path: Path) -> None:
     assert user.types("threads", "show", str(uuid4())).code != 0
 
 
+@pytest.mark.slow
 async def test_two_people_talk_with_an_agent(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ async def test_two_people_talk_with_an_agent(
         d.check()
 
 
+@pytest.mark.slow
 async def test_a_call_is_approved_in_the_conversation(
     conn: AsyncConnection, dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +135,7 @@ select agent.attach_to_threads(name, approve => '{note}') from agent.agent;
 """
 
 
+@pytest.mark.slow
 async def test_one_call_at_a_time_is_asked_about(
     conn: AsyncConnection, dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,6 +168,7 @@ async def test_one_call_at_a_time_is_asked_about(
     ]
 
 
+@pytest.mark.slow
 async def test_a_call_that_waits_for_somebody_else_holds_nobody(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -185,6 +189,7 @@ async def test_a_call_that_waits_for_somebody_else_holds_nobody(
         d.check()
 
 
+@pytest.mark.slow
 async def test_a_question_is_answered_in_the_conversation(
     conn: AsyncConnection, dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -108,6 +108,7 @@ def change(row: dict[str, Any], table: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_each_row_shows_its_calls_and_what_would_change(stranger: User) -> None:
     """Also what triggers change and delete in other tables; and afterwards all is as before."""
     before = rows(stranger)
@@ -127,6 +128,7 @@ def test_each_row_shows_its_calls_and_what_would_change(stranger: User) -> None:
     assert rows(stranger) == before
 
 
+@pytest.mark.slow
 def test_nothing_of_walagent_stays_where_there_was_none(stranger: User) -> None:
     """No schema, no publication, no attachment, no run."""
     tried(stranger)
@@ -135,6 +137,7 @@ def test_nothing_of_walagent_stays_where_there_was_none(stranger: User) -> None:
     ) == [(None, 0)]
 
 
+@pytest.mark.slow
 def test_an_attached_agent_is_tried_beside_its_own_runs(user: User) -> None:
     """Its queue and its table are not locked, and it has no run and no version more."""
     user.types("init").worked()
@@ -160,6 +163,7 @@ def test_a_constraint_refuses_as_in_a_real_run(user: User) -> None:
     assert row["changes"] == []
 
 
+@pytest.mark.slow
 def test_a_call_that_waits_for_approval_is_shown(user: User) -> None:
     """And can be assumed to be approved."""
     user.writes(AGENTS + "        approve: [close_ticket]\n")
@@ -171,6 +175,7 @@ def test_a_call_that_waits_for_approval_is_shown(user: User) -> None:
     assert change(row, "public.tickets")["after"]["status"] == "closed"
 
 
+@pytest.mark.slow
 def test_a_row_for_which_the_condition_is_false_has_no_run(user: User) -> None:
     """As in a backfill."""
     user.writes(AGENTS + "        when: new.customer = 1\n")
@@ -178,6 +183,7 @@ def test_a_row_for_which_the_condition_is_false_has_no_run(user: User) -> None:
     assert found == {"3": None, "2": "succeeded", "1": "succeeded"}
 
 
+@pytest.mark.slow
 def test_an_agent_that_asks_the_database_can_be_tried(user: User) -> None:
     """Its query is read in the one transaction of the trial, with what the trial has written."""
     reader = f"reader_{uuid4().hex[:8]}"
@@ -202,6 +208,7 @@ def test_an_agent_that_asks_the_database_can_be_tried(user: User) -> None:
     assert "bug" in json.dumps(shown[2])
 
 
+@pytest.mark.slow
 def test_tools_outside_the_database_are_shown_and_not_called(user: User) -> None:
     """With the arguments that they would get."""
     (user.folder / "outside.py").write_text(
@@ -222,6 +229,7 @@ def test_tools_outside_the_database_are_shown_and_not_called(user: User) -> None
     assert not (user.folder / "called").exists()
 
 
+@pytest.mark.slow
 def test_an_agent_can_be_tried_that_no_file_has(user: User) -> None:
     """By options; the model must be registered, here by the file."""
     user.writes(AGENTS.split("agents:", maxsplit=1)[0])
@@ -252,7 +260,7 @@ def test_what_cannot_be_tried_is_named(
     assert "Traceback" not in refused.err
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("table", "target"),
     [
@@ -301,6 +309,7 @@ def test_a_run_that_fails_is_exit_1(user: User) -> None:
     assert "failed" in done.out
 
 
+@pytest.mark.slow
 def test_others_can_write_the_table_meanwhile(stranger: User) -> None:
     """The table is not published: only rows that were written are locked."""
     script = {**SCRIPT, "latency": 2}

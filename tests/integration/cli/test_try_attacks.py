@@ -105,7 +105,7 @@ def victim(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Use
             conn.execute(sql.SQL("drop role {0}").format(sql.Identifier(role)))
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_code_of_others_stays_the_role_of_the_agent(victim: tuple[User, str], attack: str) -> None:
     """Whatever a tool does, and whatever it leaves in the session for later statements."""

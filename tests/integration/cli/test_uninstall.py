@@ -79,6 +79,7 @@ def test_nothing_of_walagent_stays(user: User) -> None:
     user.types("init").worked()
 
 
+@pytest.mark.slow
 def test_the_login_for_tools_goes_also_if_another_role_created_it(user: User) -> None:
     """On PostgreSQL 16 or newer that role is a member of it."""
     user.types("init").worked()
@@ -95,6 +96,7 @@ def test_the_login_for_tools_goes_also_if_another_role_created_it(user: User) ->
             conn.execute(sql.SQL("drop role {}").format(creator))
 
 
+@pytest.mark.slow
 def test_it_is_shown_before_it_is_dropped(user: User) -> None:
     """Without a yes, nothing has happened."""
     user.types("init").worked()
@@ -105,6 +107,7 @@ def test_it_is_shown_before_it_is_dropped(user: User) -> None:
     assert value(user.dsn, OURS) == before
 
 
+@pytest.mark.slow
 def test_a_removal_that_fails_leaves_the_slot(user: User) -> None:
     """Its position cannot be restored, so it goes last."""
     user.types("init").worked()
@@ -122,6 +125,7 @@ def test_a_removal_that_fails_leaves_the_slot(user: User) -> None:
     assert value(user.dsn, OURS) == before
 
 
+@pytest.mark.slow
 def test_a_daemon_is_not_left_without_its_schema(user: User) -> None:
     """Exit 3, and which process is in the way."""
     with user.starts("run") as daemon:
@@ -133,6 +137,7 @@ def test_a_daemon_is_not_left_without_its_schema(user: User) -> None:
     assert value(user.dsn, OURS) == before
 
 
+@pytest.mark.slow
 def test_a_worker_that_starts_during_the_question_is_not_left_without_it(user: User) -> None:
     """The answer can take minutes."""
     user.types("init").worked()
@@ -155,6 +160,7 @@ def test_a_worker_that_starts_during_the_question_is_not_left_without_it(user: U
     assert value(user.dsn, OURS) == before
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["theirs", "member", "elsewhere"])
 def test_a_role_that_somebody_uses_stays(user: User, server: str, kind: str) -> None:
@@ -177,6 +183,7 @@ def test_a_role_that_somebody_uses_stays(user: User, server: str, kind: str) -> 
     assert value(user.dsn, OURS) == 0
 
 
+@pytest.mark.slow
 async def test_the_demos_data_is_removed(tmp_path: Path) -> None:
     """With its folder, unless the server has something else."""
     user = User(tmp_path, None)

@@ -40,6 +40,7 @@ def db(dsn: str) -> Iterator[Connection[Any]]:
         yield conn
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("db")
 async def test_a_workflow_from_a_file_to_its_end(
     user: User, tmp_path: Path, conn: AsyncConnection, dsn: str
@@ -84,6 +85,7 @@ async def test_a_workflow_from_a_file_to_its_end(
     assert (await types("list", "--json")).json == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("text", "said"),
     [

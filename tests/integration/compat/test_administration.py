@@ -1,5 +1,6 @@
 """Who made a tenant through aos_auth administers it; the names of the original exist."""
 
+import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import refused, role, rows, run_all, session, value
@@ -7,6 +8,7 @@ from tests.integration.compat.test_pgagentos import admin, settle
 from walagent.store.install.compat import install_pgagentos
 
 
+@pytest.mark.slow
 async def test_who_made_a_tenant_administers_it(conn: AsyncConnection, dsn: str) -> None:
     """Without the operator: principals, roles, tokens, and a second person by a token."""
     await install_pgagentos(conn)

@@ -71,6 +71,7 @@ async def settle(conn: AsyncConnection, name: str) -> tuple[str, str]:
     return tenant, conversation
 
 
+@pytest.mark.slow
 async def test_a_conversation_from_tenant_to_answer(conn: AsyncConnection, dsn: str) -> None:
     """All six functions of the loop; history has the answer once, and the second finish is refused."""
     await install_pgagentos(conn)
@@ -116,6 +117,7 @@ async def test_a_conversation_from_tenant_to_answer(conn: AsyncConnection, dsn: 
         ]
 
 
+@pytest.mark.slow
 async def test_what_is_read_of_a_conversation(conn: AsyncConnection, dsn: str) -> None:
     """Turns and their steps, the log, an approval that is decided by its ID, and what counts them."""
     await install_pgagentos(conn)
@@ -165,6 +167,7 @@ async def test_what_is_read_of_a_conversation(conn: AsyncConnection, dsn: str) -
         assert await value(a, "select aos_agent.get_hourly_activity()")
 
 
+@pytest.mark.slow
 async def test_a_call_is_approved_by_its_id(conn: AsyncConnection, dsn: str) -> None:
     """By another principal than the agent, which then may execute it; a rejection says why."""
     await install_pgagentos(conn)
@@ -250,6 +253,7 @@ async def test_each_object_works_and_is_tested(conn: AsyncConnection, dsn: str) 
     assert {name for (name,) in functions if f"{name}(" not in here} == helpers
 
 
+@pytest.mark.slow
 async def test_a_tenant_sees_nothing_of_another(conn: AsyncConnection, dsn: str) -> None:
     """Nor can its admin choose it, start a turn in it, or insert into it."""
     await install_pgagentos(conn)
@@ -354,7 +358,7 @@ async def as_superuser(conn: AsyncConnection, dsn: str) -> AsyncIterator[AsyncCo
     del conn
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("login", ["admin", "superuser"])
 @pytest.mark.parametrize("sessions", ["one", "many"])
 async def test_the_guide(conn: AsyncConnection, dsn: str, login: str, sessions: str) -> None:
@@ -417,6 +421,7 @@ select tenant_id, 'careful', (select persona_id from aos_persona.persona), '{dro
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("config", "statuses"),
     [
@@ -453,6 +458,7 @@ async def test_calls_wait_for_a_person(
         assert found == statuses
 
 
+@pytest.mark.slow
 async def test_a_sql_tool_of_an_agent_is_carried_out(conn: AsyncConnection, dsn: str) -> None:
     """As the login that inserted the agent, without a word of the operator."""
     await install_pgagentos(conn)

@@ -376,6 +376,7 @@ async def test_runs_that_collect_changes_are_pending_once(
     assert home["pending"] == "1"
 
 
+@pytest.mark.slow
 async def test_a_viewer_changes_nothing(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
     """Each mutation but those of saved filters and of threads names the role that it needs."""
     run = await _run(conn, "a")
@@ -467,6 +468,7 @@ async def test_the_prompt_of_a_run_is_for_those_who_see_the_run(
     assert (await client.get(path, params={"run": str(other)})).json()["rows"] == []
 
 
+@pytest.mark.slow
 async def test_every_query_can_be_read_without_parameters(
     conn: AsyncConnection, client: httpx.AsyncClient
 ) -> None:
@@ -570,6 +572,7 @@ async def test_a_turn_is_listed_with_its_thread(
         assert (run["thread"], run["title"]) == (thread, title)
 
 
+@pytest.mark.slow
 async def test_a_thread_is_read_and_written_by_its_members(
     conn: AsyncConnection, client: httpx.AsyncClient
 ) -> None:
@@ -604,6 +607,7 @@ async def test_a_thread_is_read_and_written_by_its_members(
     assert await _read(client, "thread_events", thread=THREAD) == []
 
 
+@pytest.mark.slow
 async def test_a_viewer_reads_a_thread_and_writes_nothing_in_it(
     conn: AsyncConnection, client: httpx.AsyncClient
 ) -> None:

@@ -95,6 +95,7 @@ async def test_each_request_is_answered_as_over_http(conn: AsyncConnection, serv
         assert json.loads(found["body"])[0]["value"] == {"id": "1", "text": "x"}
 
 
+@pytest.mark.slow
 async def test_a_socket_stays_open_while_a_request_waits(
     conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +227,7 @@ async def test_a_socket_has_a_limit(served: Served) -> None:
         assert (await closing(socket))[0] == 1009
 
 
+@pytest.mark.slow
 async def test_a_request_can_be_cancelled(conn: AsyncConnection, served: Served) -> None:
     """It is not answered, and its number is free again."""
     client = Follower(served, path="threads", token="ann")
@@ -244,6 +246,7 @@ async def test_a_request_can_be_cancelled(conn: AsyncConnection, served: Served)
                 await socket.recv()
 
 
+@pytest.mark.slow
 async def test_a_token_that_is_revoked_ends_the_socket(
     conn: AsyncConnection, served: Served
 ) -> None:
@@ -263,6 +266,7 @@ async def test_a_token_that_is_revoked_ends_the_socket(
         assert await closing(socket) == (POLICY, "a request was refused")
 
 
+@pytest.mark.slow
 async def test_who_asks_for_nothing_is_sent_away(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

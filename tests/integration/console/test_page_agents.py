@@ -116,6 +116,7 @@ async def test_developers_change_agents_as_their_login(
             assert len(await column(conn, VERSIONS)) == 1
 
 
+@pytest.mark.slow
 async def test_a_version_is_published_once_and_rolled_back(conn: AsyncConnection, dsn: str) -> None:
     """Of two drafts from one version, the second is refused; attachments get each version."""
     async with people(conn, dsn) as found:
@@ -147,6 +148,7 @@ async def test_a_version_is_published_once_and_rolled_back(conn: AsyncConnection
         assert (none.status_code, none.json()["code"]) == (400, "WA021")
 
 
+@pytest.mark.slow
 async def test_prompts_are_read_by_those_who_see_runs(conn: AsyncConnection, dsn: str) -> None:
     """And by developers; not by members without a role, nor by another tenant."""
     async with people(conn, dsn) as found:
@@ -183,6 +185,7 @@ async def test_prompts_are_read_by_those_who_see_runs(conn: AsyncConnection, dsn
         }
 
 
+@pytest.mark.slow
 async def test_a_login_changes_no_agent_of_others(conn: AsyncConnection, dsn: str) -> None:
     """A developer whose login did not attach it is refused by PostgreSQL."""
     async with people(conn, dsn) as found, role(conn) as other:
@@ -199,6 +202,7 @@ async def test_a_login_changes_no_agent_of_others(conn: AsyncConnection, dsn: st
         assert len(await column(conn, VERSIONS)) == 1
 
 
+@pytest.mark.slow
 async def test_agents_are_attached_as_the_login(conn: AsyncConnection, dsn: str) -> None:
     """A new one, one that exists; of its tables and roles alone."""
     async with people(conn, dsn) as found:
@@ -240,7 +244,7 @@ async def test_agents_are_attached_as_the_login(conn: AsyncConnection, dsn: str)
         assert await value(conn, prompt) == "100 % sure"
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("changed", "status", "text"),
     [
@@ -272,7 +276,7 @@ async def test_what_cannot_be_attached_is_named(
         assert await column(conn, "select system_prompt from agent.agent") == ["Sort it."]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("who", ["dan", "vic", "apo", "nob", "read"])
 async def test_who_may_not_attach_is_offered_nothing(
     conn: AsyncConnection, dsn: str, who: str
@@ -294,6 +298,7 @@ async def test_who_may_not_attach_is_offered_nothing(
         assert await column(conn, "select name from agent.attachment") == ["triage"]
 
 
+@pytest.mark.slow
 async def test_a_pause_of_a_person_is_no_break(conn: AsyncConnection, dsn: str) -> None:
     """What walagent pauses waits for a person; what a person pauses says who did, and why."""
     states = {}

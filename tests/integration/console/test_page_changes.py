@@ -79,6 +79,7 @@ async def test_of_two_viewers_who_can_read_the_table_sees_the_change(
         assert await new(served, vic, run) is None
 
 
+@pytest.mark.slow
 async def test_columns_and_policies_of_the_table_count(conn: AsyncConnection, dsn: str) -> None:
     """A column that the login cannot read is left out; a policy cannot judge a row of the past."""
     async with people(conn, dsn) as (served, vic, login):
@@ -102,6 +103,7 @@ async def test_columns_and_policies_of_the_table_count(conn: AsyncConnection, ds
         assert await new(served, vic, run) is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["approver", "admin"])
 async def test_who_decides_on_calls_sees_the_row(
     conn: AsyncConnection, dsn: str, name: str
@@ -118,6 +120,7 @@ async def test_who_decides_on_calls_sees_the_row(
         assert await new(served, token, run) is None
 
 
+@pytest.mark.slow
 async def test_walagent_show_hides_what_the_login_cannot_read(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

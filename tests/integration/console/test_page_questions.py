@@ -99,6 +99,7 @@ async def test_who_has_a_login_that_could_ask_is_answered(
         await run_all(conn, "update agent.principal set login = null")
 
 
+@pytest.mark.slow
 async def test_a_superuser_asks_for_nobody_else(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ async def test_a_superuser_asks_for_nobody_else(
         await run_all(conn, "update agent.principal set login = null")
 
 
+@pytest.mark.slow
 async def test_a_policy_on_the_login_is_not_given_another_one(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ async def _read(served: Served, token: str, name: str, **given: str) -> list[dic
     return answer.json()["rows"]
 
 
+@pytest.mark.slow
 async def test_a_search_says_how_far_it_read_and_goes_on(conn: AsyncConnection, dsn: str) -> None:
     """Of 25,000 runs, the newest 10,000 first; then older ones, until there are none."""
     await run_all(conn, MANY)
@@ -136,6 +137,7 @@ NAMED = {
 }
 
 
+@pytest.mark.slow
 async def test_runs_say_what_they_did_and_are_found_by_it(conn: AsyncConnection, dsn: str) -> None:
     """Columns with their values, not the name of a tool; by model, time, cost and period."""
     await run_all(conn, WORKED)

@@ -80,6 +80,7 @@ ALL: Json = {
 }
 
 
+@pytest.mark.slow
 async def test_a_row_is_shown_to_logins_that_can_read_the_table(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -103,6 +104,7 @@ async def test_a_row_is_shown_to_logins_that_can_read_the_table(
         assert (await seen(served, vic), await refusal(served, vic)) == ({}, "grant")
 
 
+@pytest.mark.slow
 async def test_columns_that_the_login_cannot_read_are_left_out(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -172,6 +174,7 @@ async def why(
     return await served.http.get(url, params={"relation": relation, "key": key}, headers=headers)
 
 
+@pytest.mark.slow
 async def test_reasons_are_those_of_the_command(conn: AsyncConnection, dsn: str) -> None:
     """A row with a run and one without, whose condition is false now; of one tenant."""
     async with people(conn, dsn) as (served, vic, login):

@@ -152,6 +152,7 @@ async def bench(
             await run_all(conn, "delete from agent.attachment; delete from agent.agent")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tenant", ["default", "a"])
 async def test_a_draft_is_tried_and_nothing_stays(
     conn: AsyncConnection, dsn: str, tmp_path: Path, tenant: str
@@ -268,6 +269,7 @@ async def test_bad_requests_are_named_and_change_nothing(
         assert await value(conn, "select count(*) from agent_internal.trial") == 0
 
 
+@pytest.mark.slow
 async def test_who_goes_away_pays_for_no_further_call(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -313,7 +315,7 @@ async def test_a_trial_acts_in_the_tenant_of_its_attachment(
             assert claim.tenant == "a"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("named", "refused"),
     [("a", ""), ("b", 'it is of tenant "b"'), ("", "names no tenant"), ("c", "does not exist")],

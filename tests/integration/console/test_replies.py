@@ -20,6 +20,7 @@ from walagent.models.script import Fault, call, in_turn
 from walagent.models.scripted.scripted_model import ScriptedModel
 
 
+@pytest.mark.slow
 async def test_a_member_reads_a_reply_as_it_is_written(conn: AsyncConnection, dsn: str) -> None:
     """Before it is recorded; also one who comes later, from the begin on; and then it is posted."""
     model = Writing("Well, hello there.")
@@ -55,6 +56,7 @@ async def test_nothing_is_streamed_if_nobody_reads(conn: AsyncConnection, dsn: s
         assert not model.begun.is_set()
 
 
+@pytest.mark.slow
 async def test_who_may_not_read(conn: AsyncConnection, dsn: str) -> None:
     """Who is nobody, of another tenant or no member; and nobody under another host."""
     model = Writing("Well, hello there.")
@@ -100,6 +102,7 @@ async def desk_without_hosts(dsn: str) -> AsyncGenerator[str]:
     await asyncio.wait({task})
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "ends",
@@ -125,6 +128,7 @@ async def test_a_right_that_ends_ends_the_stream(
         model.go.set()
 
 
+@pytest.mark.slow
 async def test_what_is_said_beside_a_call_is_taken_back(conn: AsyncConnection, dsn: str) -> None:
     """It is posted nowhere; who reads the run sees it recorded."""
     model = Writing(["Well, let me think", call("recall", query="colors")], "Well, blue.")
@@ -141,6 +145,7 @@ async def test_what_is_said_beside_a_call_is_taken_back(conn: AsyncConnection, d
                 assert await of_run.until_state() == ("Well, let me think", "recorded")
 
 
+@pytest.mark.slow
 async def test_a_reply_that_breaks_off_is_taken_back(conn: AsyncConnection, dsn: str) -> None:
     """The next attempt writes another one; nothing is posted twice."""
     model = Writing(in_turn(Fault(cut=True), "Well, hello there."))
@@ -157,6 +162,7 @@ async def test_a_reply_that_breaks_off_is_taken_back(conn: AsyncConnection, dsn:
         assert await value(conn, said) == 1
 
 
+@pytest.mark.slow
 async def test_a_run_that_is_cancelled_takes_its_reply_back(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -173,6 +179,7 @@ async def test_a_run_that_is_cancelled_takes_its_reply_back(
         assert await stream.until_state() == ("", "withdrawn")
 
 
+@pytest.mark.slow
 async def test_a_reader_that_does_not_read_holds_up_nobody(conn: AsyncConnection, dsn: str) -> None:
     """A client that reads nothing of a long reply costs the run no time, and others read on."""
     words = " ".join(str(number) for number in range(300_000))

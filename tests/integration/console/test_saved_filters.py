@@ -40,6 +40,7 @@ async def names(served: Served, token: str) -> list[tuple[str, bool]]:
     return [(each["name"], each["is_removable"]) for each in found]
 
 
+@pytest.mark.slow
 async def test_a_filter_is_saved_for_all_who_see_the_runs(conn: AsyncConnection, dsn: str) -> None:
     """Live, in its tenant; who saved it and an admin can remove it."""
     async with people(conn, dsn) as (served, tokens):
@@ -58,6 +59,7 @@ async def test_a_filter_is_saved_for_all_who_see_the_runs(conn: AsyncConnection,
         assert await names(served, tokens["ann"]) == []
 
 
+@pytest.mark.slow
 async def test_the_filter_of_another_person_stays(conn: AsyncConnection, dsn: str) -> None:
     """It is neither replaced nor removed; one's own is replaced."""
     async with people(conn, dsn) as (served, tokens):

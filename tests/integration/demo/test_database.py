@@ -44,6 +44,7 @@ async def test_a_demo_that_cannot_be_prepared_keeps_the_last_one(tmp_path: Path)
         await server.stop()
 
 
+@pytest.mark.slow
 async def test_a_stage_whose_owner_leaves_is_taken_over(tmp_path: Path) -> None:
     """Joining the server of a demo that just ends is no error: the next one starts its own."""
     embedded = Embedded(data_dir=tmp_path / "postgres")

@@ -198,6 +198,7 @@ def problems(user: User, *options: str, **variables: str) -> list[dict[str, str]
     return found
 
 
+@pytest.mark.slow
 def test_the_way_from_nothing_to_ready(user: User) -> None:
     """Each step that the doctor names removes what it found."""
     (found,) = problems(user)
@@ -212,6 +213,7 @@ def test_the_way_from_nothing_to_ready(user: User) -> None:
     assert "no problems" in said.err
 
 
+@pytest.mark.slow
 def test_a_missing_key_is_a_problem(user: User) -> None:
     """Only of models that agents use; which variable is said, and no value ever."""
     user.types("init").worked()
@@ -223,6 +225,7 @@ def test_a_missing_key_is_a_problem(user: User) -> None:
     assert "sk-test" not in user.types("doctor").out
 
 
+@pytest.mark.slow
 def test_a_table_that_lost_its_identity_is_a_problem(user: User, empty: str) -> None:
     """For then the application's own UPDATE fails; the statement mends it."""
     user.writes(AGENTS.replace("{table", "{on: [insert, update], table"))
@@ -240,6 +243,7 @@ def test_a_table_that_lost_its_identity_is_a_problem(user: User, empty: str) -> 
     assert problems(user) == []
 
 
+@pytest.mark.slow
 def test_a_dropped_table_and_role_are_problems(user: User, empty: str) -> None:
     """The statement for the table is one to run as it is."""
     user.types("init").worked()
@@ -252,6 +256,7 @@ def test_a_dropped_table_and_role_are_problems(user: User, empty: str) -> None:
     assert problems(user) == []
 
 
+@pytest.mark.slow
 def test_what_the_daemons_role_lacks_is_named_with_its_grant(user: User, empty: str) -> None:
     """First our schema, then the role that the agent's tools run as."""
     user.types("init").worked()
@@ -278,6 +283,7 @@ def test_what_the_daemons_role_lacks_is_named_with_its_grant(user: User, empty: 
             conn.execute("drop role walagent_cli_daemon, walagent_cli_agent")
 
 
+@pytest.mark.slow
 def test_the_role_that_models_read_as_is_looked_at(user: User, empty: str) -> None:
     """Whether the daemon may take it on, and whether it can still do nothing but read."""
     user.types("init").worked()
@@ -302,6 +308,7 @@ def test_the_role_that_models_read_as_is_looked_at(user: User, empty: str) -> No
             conn.execute("drop role walagent_cli_analyst")
 
 
+@pytest.mark.slow
 def test_a_login_that_may_not_replicate_is_a_problem(user: User, empty: str) -> None:
     """The daemon's own login may do all else; the reader's is another one."""
     user.types("init").worked()
@@ -316,6 +323,7 @@ def test_a_login_that_may_not_replicate_is_a_problem(user: User, empty: str) -> 
         conn.execute("drop role walagent_cli_reader")
 
 
+@pytest.mark.slow
 def test_a_lost_slot_is_a_problem_that_init_fixes(user: User, empty: str) -> None:
     """The gap stays on record, with what was done about it."""
     user.types("init").worked()
@@ -330,6 +338,7 @@ def test_a_lost_slot_is_a_problem_that_init_fixes(user: User, empty: str) -> Non
     assert gap["resolution"].startswith("a new slot starts at ")
 
 
+@pytest.mark.slow
 def test_the_login_for_tools_has_no_right_but_to_log_in(user: User, empty: str) -> None:
     """Each is named with the statement that takes it; without the login, a daemon creates it."""
     user.types("init").worked()
@@ -365,6 +374,7 @@ def test_the_login_for_tools_has_no_right_but_to_log_in(user: User, empty: str) 
         conn.execute(f"drop owned by {guest}; drop role {guest}".encode())
 
 
+@pytest.mark.slow
 def test_the_models_of_tenants_are_checked_each_with_its_own_key(user: User, empty: str) -> None:
     """A model of a tenant is looked for by its label, and a key that is missing is named."""
     user.types("init").worked()
@@ -380,6 +390,7 @@ def test_the_models_of_tenants_are_checked_each_with_its_own_key(user: User, emp
     assert problems(user, ACME_API_KEY="x") == []
 
 
+@pytest.mark.slow
 def test_roles_that_row_level_security_does_not_confine_are_named(user: User, empty: str) -> None:
     """The owner, the daemon, and the logins of principals, each with the statement that helps."""
     user.types("init").worked()
@@ -424,6 +435,7 @@ def test_roles_that_row_level_security_does_not_confine_are_named(user: User, em
                 conn.execute(f"drop owned by {each}; drop role {each}".encode())
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "grant",
@@ -512,6 +524,7 @@ async def _keepers(dsn: str) -> list[WalKeeper]:
         return await wal_keepers(conn, 0)
 
 
+@pytest.mark.slow
 def test_attachments_that_run_as_one_superuser_are_one_line(user: User) -> None:
     """Nineteen times the same two lines hide the others."""
     user.types("database", "migrate").worked()

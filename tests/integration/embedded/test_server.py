@@ -81,6 +81,7 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_the_server_is_ready_for_the_wal_and_deaf_to_the_network(
     running: EmbeddedServer,
 ) -> None:
@@ -94,6 +95,7 @@ async def test_the_server_is_ready_for_the_wal_and_deaf_to_the_network(
         assert await cursor.fetchone() == ("logical", "1GB", "", "off", "C.UTF-8")
 
 
+@pytest.mark.slow
 async def test_a_second_server_joins_the_first_and_leaves_it_running(
     running: EmbeddedServer,
 ) -> None:
@@ -106,6 +108,7 @@ async def test_a_second_server_joins_the_first_and_leaves_it_running(
     assert find_running(running.data_dir) == running.dsn()
 
 
+@pytest.mark.slow
 async def test_two_that_start_at_once_share_one_server(folder: Path) -> None:
     """Whoever loses the race for an empty directory joins the winner."""
     with owner_process(folder / "pg") as (_, theirs):
@@ -116,6 +119,7 @@ async def test_two_that_start_at_once_share_one_server(folder: Path) -> None:
         await ours.stop()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "mode", ["", pytest.param("nobody", marks=root_only)], ids=["usual", "nobody"]
 )
@@ -142,6 +146,7 @@ async def test_a_killed_owner_takes_its_server_along_and_the_rows_stay(
     await next_owner.stop()
 
 
+@pytest.mark.slow
 async def test_a_server_whose_owner_has_just_died_is_replaced_and_not_joined(folder: Path) -> None:
     """A restarted daemon may come before the old server is gone: it must not lean on it."""
     data_dir = folder / "pg"
@@ -160,6 +165,7 @@ async def test_a_server_whose_owner_has_just_died_is_replaced_and_not_joined(fol
     await next_owner.stop()
 
 
+@pytest.mark.slow
 async def test_a_crashed_server_recovers_at_the_next_start(running: EmbeddedServer) -> None:
     """What was committed before SIGKILL is there after it; the stale pid file misleads nobody."""
     with psycopg.connect(running.dsn()) as conn:
@@ -175,6 +181,7 @@ async def test_a_crashed_server_recovers_at_the_next_start(running: EmbeddedServ
         assert conn.execute("select n from kept").fetchall() == [(1,)]
 
 
+@pytest.mark.slow
 async def test_a_killed_server_that_is_not_reaped_yet_is_started_again(
     running: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +196,7 @@ async def test_a_killed_server_that_is_not_reaped_yet_is_started_again(
     psycopg.connect(running.dsn()).close()
 
 
+@pytest.mark.slow
 async def test_the_databases_stay_when_the_server_stops(running: EmbeddedServer) -> None:
     """Stopped and started again, it is the same cluster; in between there is no DSN."""
     with psycopg.connect(running.dsn(), autocommit=True) as conn:
@@ -200,6 +208,7 @@ async def test_the_databases_stay_when_the_server_stops(running: EmbeddedServer)
     psycopg.connect(running.dsn("kept")).close()
 
 
+@pytest.mark.slow
 async def test_a_deep_data_directory_works(folder: Path) -> None:
     """The path of the data may be longer than a socket's path."""
     server = EmbeddedServer(folder / ("deep" * 30) / "pg", settings={"fsync": "off"})
@@ -208,6 +217,7 @@ async def test_a_deep_data_directory_works(folder: Path) -> None:
     await server.stop()
 
 
+@pytest.mark.slow
 async def test_a_directory_of_another_version_is_refused(running: EmbeddedServer) -> None:
     """The server is never started on files it cannot read."""
     await running.stop()
@@ -224,6 +234,7 @@ async def test_a_foreign_directory_is_left_alone(folder: Path) -> None:
         await EmbeddedServer(folder / "pg").start()
 
 
+@pytest.mark.slow
 async def test_a_setting_that_stops_the_server_is_reported_at_once(folder: Path) -> None:
     """The error names the log, where PostgreSQL says why."""
     server = EmbeddedServer(folder / "pg", settings={"fsync": "off", "shared_buffers": "no"})
@@ -233,6 +244,7 @@ async def test_a_setting_that_stops_the_server_is_reported_at_once(folder: Path)
     assert not server.owned
 
 
+@pytest.mark.slow
 @root_only
 async def test_root_without_namespaces_runs_the_server_as_nobody(folder: Path) -> None:
     """Docker forbids user namespaces: then the server is another user's process."""
@@ -254,6 +266,7 @@ def test_nobody_cannot_work_under_a_closed_home(folder: Path) -> None:
     assert "every parent folder" in caught.value.hint
 
 
+@pytest.mark.slow
 @root_only
 async def test_a_pid_that_somebody_else_has_now_does_not_stop_the_start(folder: Path) -> None:
     """In a container pids repeat: a crashed server's file may name a process of today."""

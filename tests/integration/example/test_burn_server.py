@@ -85,6 +85,7 @@ async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.slow
 async def test_a_session_is_a_cookie_that_no_script_reads(burn: Played) -> None:
     """It expires, and is sent to this site alone."""
     async with burn.browser() as alice:
@@ -98,6 +99,7 @@ async def test_a_session_is_a_cookie_that_no_script_reads(burn: Played) -> None:
         assert "wla_" not in answer.text
 
 
+@pytest.mark.slow
 async def test_the_cookie_alone_authenticates(burn: Played) -> None:
     """Flaw 7: a bearer is ignored, whether it is a user's ID or a token that is valid."""
     async with burn.browser() as alice, burn.browser() as bob:
@@ -118,6 +120,7 @@ async def test_the_cookie_alone_authenticates(burn: Played) -> None:
         assert second["id"] in seen.text
 
 
+@pytest.mark.slow
 async def test_a_name_is_taken_until_its_browser_returns(
     burn: Played, conn: AsyncConnection
 ) -> None:
@@ -132,6 +135,7 @@ async def test_a_name_is_taken_until_its_browser_returns(
         assert await value(conn, "select count(*) from agent.principal where kind = 'user'") == 1
 
 
+@pytest.mark.slow
 async def test_nobody_follows_no_rows_until_somebody_signs_in(burn: Played) -> None:
     """Its own front end says so in the place of a bearer; with the cookie it starts over."""
     async with burn.browser() as alice:
@@ -151,6 +155,7 @@ async def test_nobody_follows_no_rows_until_somebody_signs_in(burn: Played) -> N
         assert [each["name"] for each in await rows_of(alice, "threads")] == ["Untitled thread 1"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("stop", ["terminate", "kill"])
 async def test_a_restart_keeps_threads_and_sessions(
     conn: AsyncConnection, dsn: str, tmp_path: Path, stop: str
@@ -174,6 +179,7 @@ async def test_a_restart_keeps_threads_and_sessions(
         assert await value(conn, said) == 2  # to Hello, Sarah does nothing
 
 
+@pytest.mark.slow
 async def test_requests_that_wait_when_it_stops_are_answered(burn: Played) -> None:
     """With 503, after which clients ask again."""
     async with burn.browser() as alice:
@@ -193,6 +199,7 @@ async def test_requests_that_wait_when_it_stops_are_answered(burn: Played) -> No
         assert await burn.process.wait() == 0
 
 
+@pytest.mark.slow
 async def test_signing_out_ends_the_session(burn: Played) -> None:
     """The cookie opens nothing more, but the same browser can sign in under its name."""
     async with burn.browser() as alice:
@@ -203,6 +210,7 @@ async def test_signing_out_ends_the_session(burn: Played) -> None:
         assert await sign_in(alice, "alice") == user
 
 
+@pytest.mark.slow
 async def test_nothing_of_the_console_is_served(burn: Played) -> None:
     """A user's token reads rows of Burn alone: guests see no runs of others."""
     async with burn.browser() as alice:
@@ -212,6 +220,7 @@ async def test_nothing_of_the_console_is_served(burn: Played) -> None:
             assert (await alice.get(path, headers=given)).status_code == 404
 
 
+@pytest.mark.slow
 async def test_a_write_answers_with_the_txid_of_its_rows(burn: Played) -> None:
     """The client that sent it sees the ID in the stream, and so knows that it is synced."""
     async with burn.browser() as alice:
@@ -243,6 +252,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 async def test_wrong_bodies_are_refused(burn: Played, subtests: pytest.Subtests) -> None:
     """With a message; a session stays."""
     async with burn.browser() as alice:
@@ -255,6 +265,7 @@ async def test_wrong_bodies_are_refused(burn: Played, subtests: pytest.Subtests)
                 assert (await alice.get("/auth/user")).status_code == 200
 
 
+@pytest.mark.slow
 async def test_other_sites_cannot_use_a_session(burn: Played) -> None:
     """Other names of the host, other origins, and forms are refused; answers name no origin."""
     async with burn.browser() as alice:
@@ -271,6 +282,7 @@ async def test_other_sites_cannot_use_a_session(burn: Played) -> None:
         assert not [name for name in rows.headers if name.startswith("access-control")]
 
 
+@pytest.mark.slow
 async def test_a_revoked_session_ends(burn: Played, conn: AsyncConnection) -> None:
     """Writes at once, reads within seconds."""
     async with burn.browser() as alice:
@@ -286,6 +298,7 @@ async def test_a_revoked_session_ends(burn: Played, conn: AsyncConnection) -> No
         await eventually(is_refused)
 
 
+@pytest.mark.slow
 async def test_every_route_of_the_page_is_the_page(burn: Played) -> None:
     """And no file beside it; only pages of GitHub are sources of pictures."""
     async with burn.browser() as anybody:

@@ -30,6 +30,7 @@ KEYS = {
 }
 
 
+@pytest.mark.slow
 def test_a_key_is_read_by_its_type(server: str, tmp_path: Path) -> None:
     """Whatever text PostgreSQL accepts for it."""
     with empty_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as conn:

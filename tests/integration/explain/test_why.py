@@ -79,6 +79,7 @@ def test_a_row_with_a_run_is_matched(user: User, db: Connection[Any]) -> None:
     assert why(user, "2")["verdicts"][0]["verdict"] == "no run"
 
 
+@pytest.mark.slow
 def test_a_condition_that_is_false_now_is_certain(user: User, db: Connection[Any]) -> None:
     """PostgreSQL evaluates it on the row as it is, NULL included."""
     attach(db, "name=triage, when=\"new.customer = 'b'\"")
@@ -208,6 +209,7 @@ def test_a_key_is_split_as_it_was_joined(values: list[str]) -> None:
     assert split_key(text) == values
 
 
+@pytest.mark.slow
 def test_an_old_row_that_the_wal_lacks_is_reported_everywhere(
     user: User, db: Connection[Any]
 ) -> None:

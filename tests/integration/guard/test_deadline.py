@@ -42,6 +42,7 @@ async def gone(conn: AsyncConnection, pid: int) -> AsyncIterator[None]:
         await until(conn, left, pid, deadline=180)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_grace")
 async def test_a_statement_that_cannot_be_canceled_is_abandoned(
     reader: AsyncConnection, conn: AsyncConnection
@@ -56,6 +57,7 @@ async def test_a_statement_that_cannot_be_canceled_is_abandoned(
         assert reader.closed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_grace")
 async def test_who_cancels_does_not_wait_for_the_server(
     reader: AsyncConnection, conn: AsyncConnection

@@ -48,6 +48,7 @@ async def test_a_letter_that_looks_like_a_space_does_not_hide_a_type(
     assert await rows(conn, TRACES) == before
 
 
+@pytest.mark.slow
 async def test_honest_questions_are_answered(reader: AsyncConnection) -> None:
     """Analytics of every kind, and the catalog."""
     guard = Guard(reader)

@@ -114,6 +114,7 @@ async def test_each_kind_of_relation_can_be_read_or_cannot(
             assert re.search(reason, found) if reason else not found
 
 
+@pytest.mark.slow
 async def test_a_relation_with_rows_on_another_server_cannot_be_read(
     conn: AsyncConnection, reader: AsyncConnection, subtests: pytest.Subtests
 ) -> None:

@@ -2,6 +2,7 @@
 
 import ipaddress
 
+import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import column, rows, run_all
@@ -107,6 +108,7 @@ async def copied(conn: AsyncConnection, query: str) -> list[tuple[str | None, ..
         return [row async for row in copy.rows()]
 
 
+@pytest.mark.slow
 async def test_values_of_every_built_in_type_are_those_of_copy(
     reader: AsyncConnection, conn: AsyncConnection
 ) -> None:

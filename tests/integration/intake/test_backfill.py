@@ -139,6 +139,7 @@ async def test_a_key_of_any_kind_is_gone_through_in_its_order(
     assert len(found) == len(set(found)) == 600
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("restart", [False, True], ids=["undisturbed", "restarted"])
 async def test_the_count_is_exact_while_others_write(
     conn: AsyncConnection,
@@ -259,6 +260,7 @@ async def test_why_a_backfill_failed_can_be_read(conn: AsyncConnection, dsn: str
             await value(conn, "select agent.detach('desk')")
 
 
+@pytest.mark.slow
 async def test_detaching_ends_a_backfill(conn: AsyncConnection, dsn: str) -> None:
     """Its runs stay; what it had to remember goes."""
     await run_all(conn, DESK + ROWS.format(3000))

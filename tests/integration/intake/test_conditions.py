@@ -141,6 +141,7 @@ async def check(d: Daemon, conditions: dict[str, list[int]], subtests: pytest.Su
             assert found.get(condition, []) == expected
 
 
+@pytest.mark.slow
 async def test_a_condition_means_what_it_means_in_a_query(
     conn: AsyncConnection, dsn: str, subtests: pytest.Subtests
 ) -> None:
@@ -195,6 +196,7 @@ async def test_names_with_percent_signs_are_names(conn: AsyncConnection, dsn: st
         assert await d.ended(2) == [("1", "succeeded", "ok", None)] * 2
 
 
+@pytest.mark.slow
 async def test_a_row_on_which_a_condition_raises_is_a_dead_run(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -247,6 +249,7 @@ update support_tickets set id = 30, issue = 'x' where id = 3;
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("identity", ["full", "default"])
 async def test_updates_are_judged_by_what_the_wal_brings(
     conn: AsyncConnection, dsn: str, identity: str, subtests: pytest.Subtests
@@ -397,6 +400,7 @@ def insert(row: Row, on: Attachment) -> Match:
     return Match(on, change(Op.INSERT, row, relation=relation), None)
 
 
+@pytest.mark.slow
 async def test_a_few_bad_rows_among_many_are_found(
     conn: AsyncConnection, evaluator: Evaluator
 ) -> None:
@@ -421,6 +425,7 @@ class Counting(RoleReader):
         return await super().read(statement)
 
 
+@pytest.mark.slow
 async def test_the_conditions_of_a_table_are_one_statement(conn: AsyncConnection) -> None:
     """Of all agents and tenants with one role; what cannot be together is looked for by halves."""
     await run_all(conn, DESK)
@@ -465,6 +470,7 @@ class Hurried(Counting):
         return await super().read(replace(statement, timeout="500ms"))
 
 
+@pytest.mark.slow
 async def test_what_takes_too_long_again_and_again_is_left(conn: AsyncConnection) -> None:
     """Code of the owner of a type or table may sleep, and each row would cost the whole limit."""
     await run_all(conn, DESK)

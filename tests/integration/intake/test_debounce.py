@@ -3,6 +3,7 @@
 import json
 from itertools import chain
 
+import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
@@ -178,6 +179,7 @@ async def test_the_model_is_shown_every_change(conn: AsyncConnection, dsn: str) 
     assert [change["new"]["id"] for change in shown] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 async def test_a_run_collects_no_more_than_a_model_or_a_claim_can_hold(
     conn: AsyncConnection,
 ) -> None:

@@ -94,7 +94,7 @@ async def test_half_a_transaction_is_not_confirmed(conn: AsyncConnection) -> Non
     assert (stream.confirmed, await column(conn, KEYS)) == ([110], ["1"])
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("point", "committed"),
     [
@@ -331,6 +331,7 @@ async def test_a_run_does_not_start_beside_one_that_is_just_being_retried(
 # Large transactions.
 
 
+@pytest.mark.slow
 async def test_a_large_transaction_is_all_or_nothing(conn: AsyncConnection, dsn: str) -> None:
     """Twelve thousand rows go in piece by piece; a crash in the middle leaves none of them."""
     await run_all(conn, DESK)
@@ -356,6 +357,7 @@ async def test_a_large_transaction_is_all_or_nothing(conn: AsyncConnection, dsn:
         assert found == [(6000, 1, 11999, 1)]
 
 
+@pytest.mark.slow
 async def test_nobody_sees_half_of_a_large_transaction(conn: AsyncConnection, dsn: str) -> None:
     """Its pieces wait in one transaction of the checkpoint's for their commit."""
     on = await desk(conn)

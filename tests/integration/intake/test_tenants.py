@@ -1,5 +1,6 @@
 """The tenant of a change: that which the row names, or that of the attachment."""
 
+import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
@@ -29,6 +30,7 @@ BODY = "(select string_agg(t || md5(t || i::text), '') from generate_series(1, 8
 SPEC = "name=desk, on=[insert, update, delete], tenant=tenant_id"
 
 
+@pytest.mark.slow
 async def test_each_of_5000_changes_is_in_the_tenant_of_its_row_once(
     conn: AsyncConnection, dsn: str
 ) -> None:

@@ -139,6 +139,7 @@ async def scene(
             yield Scene(d, model, clients, tmp_path / "log")
 
 
+@pytest.mark.slow
 async def test_an_agent_calls_a_tool_of_a_program(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -181,6 +182,7 @@ async def test_an_agent_calls_a_tool_of_a_program(
     ]
 
 
+@pytest.mark.slow
 async def test_nothing_is_offered_that_is_not_listed(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -264,6 +266,7 @@ async def test_a_tool_that_its_server_changed_is_refused_until_it_is_accepted(
     assert len(logged(log, "lookup")) == 1
 
 
+@pytest.mark.slow
 async def test_an_unsafe_call_whose_server_died_goes_to_a_person(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -345,6 +348,7 @@ async def test_a_large_answer_is_cut(conn: AsyncConnection, dsn: str, tmp_path: 
     assert end.startswith("</answer ")
 
 
+@pytest.mark.slow
 async def test_a_tool_that_says_no_is_heard(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -356,6 +360,7 @@ async def test_a_tool_that_says_no_is_heard(
         assert await on.d.runs() == [("0", "succeeded", "done", None)]
 
 
+@pytest.mark.slow
 async def test_a_server_that_cannot_be_started_is_reported_to_the_model(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ async def test_programs_ask_query_and_look_around(
         assert "run 99" in await is_refused(client, "runs", {"run": 99})
 
 
+@pytest.mark.slow
 async def test_an_answer_says_that_a_fallback_was_used(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -132,6 +133,7 @@ async def test_an_answer_says_that_a_fallback_was_used(
         assert "42703" in caveat
 
 
+@pytest.mark.slow
 async def test_a_saved_question_is_read_however_many_there_are(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -166,6 +168,7 @@ async def test_resources_share_the_breaker_of_the_tools(tmp_path: Path) -> None:
         await tools.query("select 1")
 
 
+@pytest.mark.slow
 async def test_programs_read_tables_and_saved_questions(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -204,6 +207,7 @@ async def test_programs_read_tables_and_saved_questions(
         assert "The question: How many?" in str(given.messages[0].content)
 
 
+@pytest.mark.slow
 async def test_what_may_not_run_is_an_error_with_its_reason(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -222,6 +226,7 @@ async def test_what_may_not_run_is_an_error_with_its_reason(
         assert await value(conn, "select count(*) from customer") == 60
 
 
+@pytest.mark.slow
 async def test_results_are_bounded_and_connections_are_not_kept(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -239,6 +244,7 @@ async def test_results_are_bounded_and_connections_are_not_kept(
         assert (await gives(client, "query", {"sql": "select 2"}))["rows"] == [["2"]]
 
 
+@pytest.mark.slow
 async def test_on_stdio_only_the_client_program_can_show_the_persons_token(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -314,6 +320,7 @@ async def _status(url: str, token: str | None, **headers: str) -> int:
         return found.status_code
 
 
+@pytest.mark.slow
 async def test_http_does_not_start_without_a_token_of_its_own(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -335,6 +342,7 @@ async def test_http_does_not_start_without_a_token_of_its_own(
             assert PERSON not in ended.err
 
 
+@pytest.mark.slow
 async def test_stdout_is_the_protocols_and_nothing_elses(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -365,6 +373,7 @@ def _message(number: int, method: str, **params: Json) -> Json:
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
+@pytest.mark.slow
 async def test_what_is_missing_is_said_at_the_start(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

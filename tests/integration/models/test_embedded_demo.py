@@ -185,6 +185,7 @@ def judge_one(reply: Reply, label: Expected) -> Evaluated:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("use", "count", "tools", "categories"), [("apart", 33, 23, 23), ("open", 45, 36, 38)]
 )
@@ -201,6 +202,7 @@ async def test_the_nearest_label_is_right_for_most_tickets(
     assert sum(one.category for one in evaluated) >= categories
 
 
+@pytest.mark.slow
 async def test_what_it_is_sure_of_is_right_and_the_rest_goes_to_a_person(
     attachment: Attachment,
 ) -> None:
@@ -244,6 +246,7 @@ async def test_a_ticket_is_answered_in_one_reply_and_ended_in_the_next(
     assert last.usage.input_tokens == 0
 
 
+@pytest.mark.slow
 async def test_all_its_calls_satisfy_the_tools_schemas(attachment: Attachment) -> None:
     """Whatever it decides, no call is one that the engine would refuse."""
     model = EmbeddedModel()

@@ -6,6 +6,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
+import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
@@ -27,6 +28,7 @@ async def worker(d: Desk, dsn: str, provider: FakeProvider) -> Process:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_worker_dies_in_mid_turn_and_another_one_finishes(
     conn: AsyncConnection, dsn: str
 ) -> None:

@@ -75,6 +75,7 @@ def _usages() -> Iterator[Usage]:
                     yield Usage(given, answered, cached, written)
 
 
+@pytest.mark.slow
 async def test_a_turn_reaches_its_limits_as_others_do(conn: AsyncConnection, dsn: str) -> None:
     """With the same words, after any history."""
     reached = set[str]()

@@ -176,6 +176,7 @@ async def test_an_unsafe_call_of_a_dead_worker_is_reviewed(conn: AsyncConnection
         assert state["messages"][-1]["content"] == "sent"
 
 
+@pytest.mark.slow
 async def test_limits_end_a_turn(conn: AsyncConnection, dsn: str) -> None:
     """The number of replies and of tokens are those of the agent."""
     async with desk(conn, dsn) as d:

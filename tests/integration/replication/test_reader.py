@@ -194,6 +194,7 @@ async def test_each_sink_is_sent_the_tables_that_it_needs(conn: AsyncConnection,
         await ingested(conn, 2)
 
 
+@pytest.mark.slow
 async def test_a_watched_table_without_identity_is_sent_its_inserts_only(
     conn: AsyncConnection, dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -286,6 +286,7 @@ async def test_all_rows_take_the_place_of_an_older_backfill(
     assert await column(conn, "select distinct generation from agent.run where key = '11'") == [3]
 
 
+@pytest.mark.slow
 async def test_attachments_of_the_meantime_come_by_the_new_slot(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -442,6 +443,7 @@ select t.title, e.author = 'bot', e.data ->> 'text'
 """
 
 
+@pytest.mark.slow
 async def test_an_agent_in_threads_answers_what_was_posted_in_the_gap(
     conn: AsyncConnection, dsn: str
 ) -> None:

@@ -37,6 +37,7 @@ async def test_requests_per_minute_hold_for_all_runs(conn: AsyncConnection, dsn:
     assert await value(conn, "select count(*) from agent.step where kind = 'reply'") == 3
 
 
+@pytest.mark.slow
 async def test_a_limit_of_a_persona_is_shared(conn: AsyncConnection, dsn: str) -> None:
     """By its agents; if it is reached, the limit of the agent is not used up."""
     await run_all(conn, DESK)
@@ -84,6 +85,7 @@ async def test_a_clock_that_was_set_back_costs_a_minute_at_most(conn: AsyncConne
     assert 59 < wait <= 60
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", ["agent.approve(id)", "agent.resume_run(run_id)"])
 async def test_a_run_pauses_before_a_call(conn: AsyncConnection, dsn: str, way: str) -> None:
     """Until a person continues it."""

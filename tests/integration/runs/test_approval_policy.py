@@ -326,6 +326,7 @@ values ('more', 'tool', $$call ->> 'tool' = 'refund_user'$$, 'transform',
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("made", ["before", "after"])
 async def test_no_policy_changes_what_a_person_has_approved(
     conn: AsyncConnection, dsn: str, made: str

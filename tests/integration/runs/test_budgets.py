@@ -821,6 +821,7 @@ async def test_a_free_model_uses_up_tokens_and_no_money(conn: AsyncConnection, d
     assert await rows(conn, "select cost, tokens from agent.spend") == [(0, 110)] * 2
 
 
+@pytest.mark.slow
 async def test_nothing_is_open_while_a_model_is_asked(conn: AsyncConnection, dsn: str) -> None:
     """The reservation is committed; anybody may change the budget's row."""
     await run_all(conn, DESK)
@@ -868,6 +869,7 @@ def db(user: User) -> Connection:  # pyright: ignore[reportInvalidTypeForm]
         yield made  # pyright: ignore[reportReturnType]
 
 
+@pytest.mark.slow
 def test_budgets_are_kept_in_the_file(user: User, db: Connection) -> None:
     """Made, left alone, changed, and removed with --prune; those made in SQL stay."""
     db.execute("insert into agent.budget (name, max_cost) values ('by hand', 1)")

@@ -118,6 +118,7 @@ async def test_an_unsafe_call_is_made_once(conn: AsyncConnection, dsn: str) -> N
     assert (counted("ok"), counted("unknown")) == (before[0], before[1] + 1)
 
 
+@pytest.mark.slow
 async def test_an_idempotent_call_is_repeated_with_its_key(conn: AsyncConnection, dsn: str) -> None:
     """Once, after a pause; then the model reads that it may have acted."""
     async with web() as server:

@@ -127,6 +127,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 async def test_a_hostile_statement_is_refused_and_reported_to_the_model(
     conn: AsyncConnection, dsn: str
 ) -> None:

@@ -1,5 +1,6 @@
 """From an INSERT to the effect of a tool and back: the whole way, on a real server."""
 
+import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
@@ -100,6 +101,7 @@ async def test_tokens_and_cost_are_added_up(conn: AsyncConnection, dsn: str) -> 
     ) == [(100, 10, "0.00015"), (100, 10, "0.00015")]
 
 
+@pytest.mark.slow
 async def test_a_runner_without_special_rights_runs_everything(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -156,6 +158,7 @@ async def test_a_runner_without_special_rights_runs_everything(
         await value(conn, "select agent.detach('support_tickets')")
 
 
+@pytest.mark.slow
 async def test_many_rows_are_worked_by_many_slots(conn: AsyncConnection, dsn: str) -> None:
     """Two hundred rows in transactions of every size, each worked exactly once."""
     await run_all(conn, DESK)

@@ -314,6 +314,7 @@ async def test_who_starts_a_run_with_a_token_needs_a_grant(conn: AsyncConnection
     assert await acting(None) == ("x", False)
 
 
+@pytest.mark.slow
 async def test_nobody_is_asked_to_approve_what_grants_refuse(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -348,6 +349,7 @@ async def test_nobody_is_asked_to_approve_what_grants_refuse(
         await run_all(conn, "delete from agent.principal where name = 'dev'")
 
 
+@pytest.mark.slow
 async def test_a_grant_allows_what_is_executed(conn: AsyncConnection, dsn: str) -> None:
     """Not what the model asked for before a policy changed it."""
     await run_all(conn, DESK)
@@ -461,6 +463,7 @@ async def test_output_that_does_not_fit_is_an_error(
     assert await value(conn, PAID) == fits
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("retries", "paid"), [(1, 1), (0, 0)])
 async def test_a_call_that_timed_out_is_repeated_as_its_tool_says(
     conn: AsyncConnection, dsn: str, retries: int, paid: int

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from psycopg import AsyncConnection, Error
 
 from tests.helpers.database import DESK, rows, run_all
@@ -49,6 +50,7 @@ async def test_no_setting_of_a_tool_reaches_what_is_recorded(
     assert wrong == {}
 
 
+@pytest.mark.slow
 async def test_nor_in_the_session_of_a_worker_of_ones_own(conn: AsyncConnection, dsn: str) -> None:
     """Who the worker is stays known to the end of the call."""
     wrong: dict[str, object] = {}

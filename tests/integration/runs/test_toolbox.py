@@ -323,6 +323,7 @@ async def test_what_a_tool_raises_is_its_answer_and_its_effect_is_taken_back(
     assert first[1]["sqlstate"] in told
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["serialization", "lock"])
 async def test_what_may_pass_is_no_answer(conn: AsyncConnection, dsn: str, how: str) -> None:
     """The whole step is tried again later; nothing of it is recorded."""
@@ -778,6 +779,7 @@ async def test_a_lost_idempotent_call_is_made_again_with_the_same_key(
     assert [kind for kind, _ in await rows(conn, STEPS)] == ["intent", "result"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["post", "transfer"])
 async def test_an_outside_call_that_does_not_end_has_an_unknown_outcome(
     conn: AsyncConnection, dsn: str, name: str

@@ -553,6 +553,7 @@ async def test_a_cancellation_that_nobody_heard_of_is_seen_at_the_next_write(
 # Leases.
 
 
+@pytest.mark.slow
 async def test_a_slow_model_does_not_lose_the_run(conn: AsyncConnection, dsn: str) -> None:
     """Heartbeats extend the lease for as long as it takes."""
     await run_all(conn, DESK + TICKET)
@@ -641,6 +642,7 @@ async def _another(d: Daemon) -> None:
     await Worker(WorkerSettings("another", slots=3, poll=0.2), d.shop).run()
 
 
+@pytest.mark.slow
 async def test_notifications_about_nothing_cost_few_claims(
     conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

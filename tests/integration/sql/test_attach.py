@@ -240,6 +240,7 @@ GOOD_CONDITIONS = [
 ]
 
 
+@pytest.mark.slow
 async def test_a_condition_may_say_what_sql_can_say_about_a_row(
     conn: AsyncConnection, subtests: pytest.Subtests
 ) -> None:

@@ -113,6 +113,7 @@ async def test_no_more_runs_than_the_cap_are_worked_at_once(conn: AsyncConnectio
     assert await claim(conn, worker="w2") == []
 
 
+@pytest.mark.slow
 async def test_the_cap_holds_under_many_claims_at_once(conn: AsyncConnection, dsn: str) -> None:
     """Eight workers claim and end as fast as they can; a checker counts what is running."""
     attachment = await desk(conn, "ordering_key=[], cap=3")
@@ -161,6 +162,7 @@ async def test_every_run_is_claimed_once_by_many_claimers(conn: AsyncConnection,
     assert sorted(taken) == sorted(added)
 
 
+@pytest.mark.slow
 async def test_workers_that_let_runs_go_in_any_order_do_not_block_each_other(
     conn: AsyncConnection, dsn: str
 ) -> None:

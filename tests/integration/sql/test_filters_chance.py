@@ -162,6 +162,7 @@ def check(conn: Connection, condition: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @settings(
     max_examples=250,
     deadline=None,
@@ -188,6 +189,7 @@ def test_one_part_that_can_raise_is_enough_for_no_filter(
     assert not check(table, joined.format(condition, other))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60,
     deadline=None,

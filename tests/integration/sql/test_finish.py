@@ -110,6 +110,7 @@ async def test_a_failed_attempt_is_counted(conn: AsyncConnection) -> None:
     assert await one_run(conn, "state::text, attempt", held.run_id) == ("pending", 1)
 
 
+@pytest.mark.slow
 async def test_the_end_frees_runs_that_were_marked_while_it_waited(conn: AsyncConnection) -> None:
     """All that stand behind the run, and nobody else."""
     held = await held_run(conn)

@@ -310,6 +310,7 @@ class Checker:
             self.ended.setdefault(key, []).append(held.run_id)
 
 
+@pytest.mark.slow
 async def test_many_workers_never_work_two_runs_of_an_ordering_key_at_once(
     conn: AsyncConnection, dsn: str
 ) -> None:

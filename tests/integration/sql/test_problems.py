@@ -68,6 +68,7 @@ async def kinds(conn: AsyncConnection) -> list[str]:
     return [each["kind"] for each in await show_problems(conn)]
 
 
+@pytest.mark.slow
 async def test_a_slot_near_its_limit_is_named_with_who_holds_it(which: str, tmp_path: Path) -> None:
     """Long before it is lost; a slot of somebody else can wait."""
     settings = {"max_slot_wal_keep_size": "80MB"}
@@ -170,6 +171,7 @@ async def test_what_stands_still_comes_first(
     assert [tuple(each[name] for name in names) for each in found] == expected
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["reader", "it's $(touch /tmp/x) `id`", 'a "b"'])
 async def test_a_command_to_copy_is_one_word_of_the_shell(conn: AsyncConnection, name: str) -> None:
     """A developer names attachments, and an operator pastes the command."""

@@ -268,6 +268,7 @@ HARM = {
 REPAIR = {"primary key": "alter table notes add primary key (id)"}
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("what", HARM)
 async def test_the_application_never_waits_for_a_person(

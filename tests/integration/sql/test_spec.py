@@ -361,6 +361,7 @@ def sync(dsn: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
+@pytest.mark.slow
 def test_any_text_is_read_as_a_small_model_of_the_language_reads_it(
     sync: psycopg.Connection,
 ) -> None:
@@ -390,6 +391,7 @@ def test_any_text_is_read_as_a_small_model_of_the_language_reads_it(
 WORDS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=12)
 
 
+@pytest.mark.slow
 def test_whatever_is_quoted_comes_back(sync: psycopg.Connection) -> None:
     """A program that quotes everything can say anything."""
 

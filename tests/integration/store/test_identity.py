@@ -110,6 +110,7 @@ async def test_a_copy_of_a_database_in_use_repeats_nothing(server: str, dsn: str
         assert await adopt_database(copy, moved=False) is None  # it is no copy any more
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("option", ["--moved", "--copy"])
 async def test_the_command_adopts_a_copy(server: str, tmp_path: Path, option: str) -> None:
     """`run`, `worker` and `doctor` name it; without a choice it changes nothing."""

@@ -32,6 +32,7 @@ def change(dsn: str, statement: str) -> None:
         conn.execute(statement.encode())
 
 
+@pytest.mark.slow
 def test_a_new_database_is_migrated_once(user: User, empty: str) -> None:
     """The plan, the work, and then nothing more to do."""
     assert user.types("database", "migrate", "--plan").worked().out == "schema\n"
@@ -64,6 +65,7 @@ def test_code_that_changed_is_applied_again(user: User, empty: str) -> None:
     assert user.types("database", "migrate", "--json").worked().json == {"applied": []}
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("statement", "says"),
@@ -109,6 +111,7 @@ def test_the_schema_of_an_unreleased_version_is_left_alone(user: User, empty: st
         assert "pg_dump --data-only --schema agent" in refused.err
 
 
+@pytest.mark.slow
 def test_what_fails_leaves_nothing_and_can_be_repeated(user: User, empty: str) -> None:
     """A publication of ours is in the way."""
     change(empty, "create publication walagent_inserts")
@@ -121,6 +124,7 @@ def test_what_fails_leaves_nothing_and_can_be_repeated(user: User, empty: str) -
     assert user.types("database", "migrate", "--json").worked().json == {"applied": ["schema"]}
 
 
+@pytest.mark.slow
 def test_two_at_a_time_do_it_once(user: User) -> None:
     """A deployment of many starts them all at once."""
     with user.starts("database", "migrate") as first, user.starts("database", "migrate") as second:

@@ -39,6 +39,7 @@ async def test_a_connection_reads_what_is_committed_whatever_the_default_is(
             assert await value(own, SETTINGS) == "read committed"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
 async def test_a_pooler_that_shares_sessions_is_refused(
     server: str, tmp_path: Path, mode: str
@@ -59,6 +60,7 @@ async def test_a_pooler_of_sessions_is_accepted(dsn: str, tmp_path: Path) -> Non
             await check_pooling(conn, through)
 
 
+@pytest.mark.slow
 async def test_the_name_that_a_pooler_has_for_a_database_is_not_taken_for_its_name(
     server: str, tmp_path: Path
 ) -> None:
@@ -78,6 +80,7 @@ async def test_the_name_that_a_pooler_has_for_a_database_is_not_taken_for_its_na
             daemon.ends(signal.SIGTERM)
 
 
+@pytest.mark.slow
 async def test_a_pooler_that_replaces_the_login_for_tools_is_named(
     server: str, tmp_path: Path
 ) -> None:
@@ -137,6 +140,7 @@ async def test_a_lost_statement_of_the_driver_is_no_failure_of_a_run(conn: Async
         assert is_passing(again.value) is passing
 
 
+@pytest.mark.slow
 async def test_a_connection_that_was_closed_while_it_rested_is_not_given_out(
     conn: AsyncConnection, dsn: str
 ) -> None:

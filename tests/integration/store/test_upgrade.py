@@ -90,6 +90,7 @@ async def test_an_upgrade_ends_as_a_new_installation(
     assert await states(old) == ["cancelled", "succeeded", "running", "succeeded"]
 
 
+@pytest.mark.slow
 async def test_roles_have_what_their_capabilities_have_then(
     databases: Sequence[AsyncConnection],
 ) -> None:
@@ -117,6 +118,7 @@ async def test_roles_have_what_their_capabilities_have_then(
         assert await value(old, may)
 
 
+@pytest.mark.slow
 async def test_a_privilege_alone_is_no_capability(databases: Sequence[AsyncConnection]) -> None:
     """What a DBA granted or revoked by hand is the same after the upgrade."""
     old, _ = databases
@@ -142,6 +144,7 @@ async def test_a_privilege_alone_is_no_capability(databases: Sequence[AsyncConne
         )
 
 
+@pytest.mark.slow
 async def test_what_a_dba_has_put_into_the_schemas_stays(
     databases: Sequence[AsyncConnection],
 ) -> None:
@@ -183,6 +186,7 @@ create function public.unnest(text[]) returns setof text language sql as
 """
 
 
+@pytest.mark.slow
 async def test_functions_of_others_are_not_called_by_grants_and_upgrades(
     databases: Sequence[AsyncConnection],
 ) -> None:
@@ -202,6 +206,7 @@ OTHER_RESULT = """create or replace function agent.workflow_dot(_other text)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "first"),
@@ -231,6 +236,7 @@ async def test_an_upgrade_that_fails_changes_nothing(
     assert not await migrate(old)
 
 
+@pytest.mark.slow
 async def test_a_view_of_a_user_survives_an_upgrade(
     databases: Sequence[AsyncConnection],
 ) -> None:

@@ -36,6 +36,7 @@ def plain(rows: Mapping[str, Row]) -> list[tuple[str | None, str | None]]:
     return sorted((row["id"], row["n"]) for row in rows.values())
 
 
+@pytest.mark.slow
 async def test_rows_are_yielded_whenever_they_change(
     conn: AsyncConnection, dsn: str, served: Served
 ) -> None:
@@ -72,6 +73,7 @@ async def test_what_is_refused_is_an_error(served: Served) -> None:
         await anext(ShapeClient(base).rows("item"))
 
 
+@pytest.mark.slow
 async def test_watch_prints_rows_and_changes(conn: AsyncConnection, served: Served) -> None:
     """One document a line, and it ends when its reader does."""
     base = served.url.removesuffix("/v1/shape")
@@ -94,6 +96,7 @@ async def test_watch_prints_rows_and_changes(conn: AsyncConnection, served: Serv
     await process.wait()
 
 
+@pytest.mark.slow
 async def test_watch_names_what_is_missing(served: Served) -> None:
     """A variable that is not set, a parameter without a value."""
     base = served.url.removesuffix("/v1/shape")
@@ -112,6 +115,7 @@ async def test_watch_names_what_is_missing(served: Served) -> None:
         assert words in errors
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("url", "code", "words"),
     [

@@ -73,7 +73,7 @@ def _sorted(rows: Iterable[Mapping[str, str | None]]) -> list[str]:
     return sorted(str(sorted(row.items())) for row in rows)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("change", CHANGES)
 async def test_clients_have_what_is_stored(
     conn: AsyncConnection, served: Served, change: str
@@ -93,6 +93,7 @@ async def test_clients_have_what_is_stored(
     assert _sorted(new.rows.values()) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("change", "status"),
@@ -125,6 +126,7 @@ async def test_a_table_that_the_stream_does_not_have_is_refused(
     assert text in answer.text
 
 
+@pytest.mark.slow
 async def test_a_request_stalls_no_writer(conn: AsyncConnection, served: Served, dsn: str) -> None:
     """A transaction that wrote stays open: others write, other shapes come, and its rows too."""
     async with session(dsn) as idle, session(dsn) as writer:

@@ -55,7 +55,7 @@ async def _follow(client: Follower, is_there: Callable[[], bool]) -> None:
             await client.step(live=client.is_up_to_date)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("identity", IDENTITIES)
 @pytest.mark.parametrize("replica", ["default", "full"])
 async def test_a_client_ends_as_the_table_whatever_the_server_sends_of_old_rows(

@@ -39,6 +39,7 @@ async def present(conn: AsyncConnection) -> dict[str, dict[str, str]]:
     return {f'"public"."item"/"{key}"': {"id": key, "title": title} for key, title in found}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prepared")
 async def test_the_first_rows_do_not_wait_for_the_last(conn: AsyncConnection, dsn: str) -> None:
     """What changes meanwhile follows after them."""

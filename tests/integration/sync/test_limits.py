@@ -44,6 +44,7 @@ async def prepared(conn: AsyncConnection, dsn: str) -> None:
     await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prepared")
 async def test_too_many_shapes_of_tables_are_refused(conn: AsyncConnection, dsn: str) -> None:
     """Those that exist go on, and so do named ones; what nobody asks for makes room."""
@@ -111,6 +112,7 @@ async def test_one_principal_leaves_room_for_others(conn: AsyncConnection, dsn: 
         assert other.status_code == httpx.codes.OK
 
 
+@pytest.mark.slow
 async def test_many_shapes_of_values_do_not_slow_a_change_down(
     conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,6 +124,7 @@ async def served(conn: AsyncConnection, dsn: str, role: str) -> AsyncIterator[Se
         yield found
 
 
+@pytest.mark.slow
 async def test_slow_queries_of_a_tenant_leave_a_connection_to_others(
     conn: AsyncConnection, served: Served
 ) -> None:
@@ -147,6 +148,7 @@ async def test_slow_queries_of_a_tenant_leave_a_connection_to_others(
     await asyncio.gather(*slow, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_a_principal_writes_and_follows_its_rows(
     conn: AsyncConnection, served: Served
 ) -> None:
@@ -186,6 +188,7 @@ async def test_a_principal_writes_and_follows_its_rows(
     assert ann.refetches == amy.refetches == bob.refetches == 0
 
 
+@pytest.mark.slow
 async def test_rights_of_the_role_and_of_the_token_hold(
     conn: AsyncConnection, served: Served, role: str
 ) -> None:
@@ -291,6 +294,7 @@ async def test_a_scope_of_the_token_holds_in_code_of_the_application(
     assert answer.json()["result"] == {"it": False}
 
 
+@pytest.mark.slow
 async def test_code_of_the_table_gains_nothing(
     conn: AsyncConnection, served: Served, role: str
 ) -> None:

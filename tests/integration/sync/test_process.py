@@ -48,6 +48,7 @@ async def process(dsn: str, prepared: None, tmp_path: Path) -> AsyncIterator[Syn
         yield found
 
 
+@pytest.mark.slow
 async def test_a_client_follows_a_table(conn: AsyncConnection, process: SyncProcess) -> None:
     """Without walagent run, from a temporary slot; SIGTERM ends all of it."""
     client = Follower(process, table="item")
@@ -84,6 +85,7 @@ async def test_a_client_follows_a_table(conn: AsyncConnection, process: SyncProc
     ) == 0  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_principal_follows_a_named_query_and_writes(
     conn: AsyncConnection, process: SyncProcess
 ) -> None:
@@ -107,6 +109,7 @@ async def test_a_principal_follows_a_named_query_and_writes(
     assert [each["title"] for each in once.json()["rows"]] == ["Lunch"]
 
 
+@pytest.mark.slow
 async def test_a_killed_process_leaves_nothing(
     conn: AsyncConnection, dsn: str, process: SyncProcess, tmp_path: Path
 ) -> None:
@@ -146,6 +149,7 @@ async def test_a_client_moves_between_two_processes(
         assert len(slots) == len(set(slots)) == 2
 
 
+@pytest.mark.slow
 async def test_the_end_of_the_connection_ends_the_shapes(
     conn: AsyncConnection, process: SyncProcess
 ) -> None:

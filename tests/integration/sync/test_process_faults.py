@@ -93,6 +93,7 @@ async def test_a_server_that_restarts_ends_the_shapes(
         assert client.refetches == 1
 
 
+@pytest.mark.slow
 async def test_a_process_whose_server_is_away_can_be_stopped(
     own: tuple[OwnServer, AsyncConnection], tmp_path: Path
 ) -> None:
@@ -112,6 +113,7 @@ async def test_a_process_whose_server_is_away_can_be_stopped(
         assert (await process.ended())[0] in {0, -signal.SIGTERM}
 
 
+@pytest.mark.slow
 async def test_a_slot_that_retains_too_much_is_dropped(
     own: tuple[OwnServer, AsyncConnection], tmp_path: Path
 ) -> None:
@@ -208,6 +210,7 @@ async def test_a_slot_that_streams_is_never_idle(which: str, tmp_path: Path) -> 
         assert (await process.page("/readyz")).status_code == httpx.codes.OK
 
 
+@pytest.mark.slow
 async def test_a_promoted_standby_ends_the_shapes(which: str, tmp_path: Path) -> None:
     """Clients forget what only the old primary had committed."""
     async with primary_and_standby(tmp_path, which) as (pair, place):
@@ -260,6 +263,7 @@ async def test_connections_that_swallow_everything_are_found_out(
         assert client.refetches == 1
 
 
+@pytest.mark.slow
 async def test_a_stream_of_another_server_is_refused(
     own: tuple[OwnServer, AsyncConnection], which: str, tmp_path: Path
 ) -> None:
@@ -274,6 +278,7 @@ async def test_a_stream_of_another_server_is_refused(
             assert "does not exist on the server of the connection string" in errors
 
 
+@pytest.mark.slow
 async def test_a_client_that_stands_still_holds_nothing_back(
     own: tuple[OwnServer, AsyncConnection], tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ async def login(
         await run_all(conn, f"drop owned by {name}; drop role {name}")
 
 
+@pytest.mark.slow
 async def test_the_documented_grants_are_enough(
     conn: AsyncConnection, login: str, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ async def test_the_documented_grants_are_enough(
     assert "publication.refused" not in errors
 
 
+@pytest.mark.slow
 async def test_without_the_function_it_serves_what_is_published(
     conn: AsyncConnection, login: str, tmp_path: Path
 ) -> None:
@@ -124,6 +126,7 @@ async def _refused(dsn: str, folder: Path, *options: str) -> tuple[int, str]:
         return await process.ended()
 
 
+@pytest.mark.slow
 async def test_a_login_that_cannot_replicate_is_refused(
     conn: AsyncConnection, login: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

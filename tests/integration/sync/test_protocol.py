@@ -63,6 +63,7 @@ async def test_a_shape_is_ended_by_its_handle(conn: AsyncConnection, served: Ser
         assert each.refetches == refetches
 
 
+@pytest.mark.slow
 async def test_an_event_stream_says_what_is_new(conn: AsyncConnection, served: Served) -> None:
     """Nothing at its start, since the client is up to date; and a cursor after the client's."""
     first = await served.get(table="item", offset="-1")
@@ -80,6 +81,7 @@ async def test_an_event_stream_says_what_is_new(conn: AsyncConnection, served: S
     assert kinds == ["insert", "up-to-date"]
 
 
+@pytest.mark.slow
 async def test_caches_keep_each_answer_as_the_page_says(
     conn: AsyncConnection, served: Served
 ) -> None:

@@ -82,6 +82,7 @@ async def test_queries_are_not_compiled(served: Served) -> None:
     assert [row["value"] for row in answer.json()["rows"]] == ["off"]
 
 
+@pytest.mark.slow
 async def test_a_person_follows_the_threads_it_is_in(conn: AsyncConnection, served: Served) -> None:
     """Joining and leaving are rows that come and go; another tenant sees nothing of them."""
     ann, amy, bob = (Follower(served, path="threads", token=name) for name in ("ann", "amy", "bob"))
@@ -132,6 +133,7 @@ async def test_what_a_token_does_not_allow_is_refused(
     assert refused.status_code == httpx.codes.UNAUTHORIZED
 
 
+@pytest.mark.slow
 async def test_a_query_has_the_scopes_of_its_token(conn: AsyncConnection, served: Served) -> None:
     """Another token of the same person gets rows of its own, on a page and live."""
     await conn.execute(
@@ -149,6 +151,7 @@ async def test_a_query_has_the_scopes_of_its_token(conn: AsyncConnection, served
         assert {row["name"]: "ft"[row["has"]] for row in answer.json()["rows"]} == wanted
 
 
+@pytest.mark.slow
 async def test_a_handle_of_another_gives_nothing(conn: AsyncConnection, served: Served) -> None:
     """A handle is no right: with it, another principal receives its own rows from the start."""
     await act(conn, "ann", "select agent.open_thread('hers')")
@@ -161,6 +164,7 @@ async def test_a_handle_of_another_gives_nothing(conn: AsyncConnection, served: 
     assert answer.headers["electric-handle"] != ann.handle
 
 
+@pytest.mark.slow
 async def test_one_principal_cannot_take_the_shapes_of_all(served: Served) -> None:
     """Also if it asks for all of them at once: the others are served, and so is it later."""
     threads = [str(uuid4()) for _ in range(5 * MOST)]
@@ -187,6 +191,7 @@ async def test_one_principal_cannot_take_the_shapes_of_all(served: Served) -> No
     assert len(served.engine.queries) == MOST + 1  # with that of bob
 
 
+@pytest.mark.slow
 async def test_a_client_whose_token_is_revoked_receives_an_error(
     conn: AsyncConnection, served: Served
 ) -> None:

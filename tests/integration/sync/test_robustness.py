@@ -69,6 +69,7 @@ async def test_a_token_that_is_revoked_ends_what_it_follows(
     assert answer.headers["cache-control"] == "no-store"
 
 
+@pytest.mark.slow
 async def test_an_offset_from_the_future_is_refused(conn: AsyncConnection, served: Served) -> None:
     """After a wait, in which the server could have got there; the shape goes on."""
     client = Follower(served, table="item")
@@ -84,6 +85,7 @@ async def test_an_offset_from_the_future_is_refused(conn: AsyncConnection, serve
     assert client.refetches == 0
 
 
+@pytest.mark.slow
 async def test_answers_say_who_may_keep_and_read_them(served: Served) -> None:
     """Caches keep rows of open tables alone; pages of other sites can read all headers."""
     origin = {"origin": PAGE}
@@ -117,6 +119,7 @@ async def test_answers_say_who_may_keep_and_read_them(served: Served) -> None:
     assert not kept.content
 
 
+@pytest.mark.slow
 async def test_a_script_and_a_large_value_arrive_as_they_are(
     conn: AsyncConnection, served: Served
 ) -> None:
@@ -138,6 +141,7 @@ async def test_a_script_and_a_large_value_arrive_as_they_are(
     assert [title for title in titles if title is not None] == [script, large]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prepared")
 async def test_who_does_not_read_holds_up_nobody(conn: AsyncConnection, dsn: str) -> None:
     """A connection that stands still: others have all rows, and the stream goes on."""
@@ -161,6 +165,7 @@ async def test_who_does_not_read_holds_up_nobody(conn: AsyncConnection, dsn: str
     assert client.refetches > 0  # the log is bounded
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prepared")
 async def test_no_handle_comes_twice(conn: AsyncConnection, dsn: str) -> None:
     """Also not of another process: an old one is answered with must-refetch."""

@@ -82,6 +82,7 @@ async def test_a_table_has_what_was_received_before(
         await client.until({'"public"."item"/"1"': {"id": "1", "title": "two"}})
 
 
+@pytest.mark.slow
 async def test_a_query_has_what_was_received_before(
     own: tuple[OwnServer, AsyncConnection], tmp_path: Path
 ) -> None:

@@ -145,6 +145,7 @@ CONDITIONS = (
 )
 
 
+@pytest.mark.slow
 async def test_postgresql_evaluates_what_is_not_compiled(
     conn: AsyncConnection, served: Served
 ) -> None:
@@ -189,6 +190,7 @@ async def test_a_large_value_that_did_not_change_is_read_again(
         await part.until(await select(conn, "n > 5"))
 
 
+@pytest.mark.slow
 async def test_what_a_condition_does_to_a_row_is_said(
     conn: AsyncConnection, served: Served
 ) -> None:
@@ -206,6 +208,7 @@ async def test_what_a_condition_does_to_a_row_is_said(
         await client.until({})
 
 
+@pytest.mark.slow
 async def test_rows_of_children_are_not_rows_of_the_table(
     conn: AsyncConnection, served: Served
 ) -> None:
@@ -237,6 +240,7 @@ async def test_rows_of_children_are_not_rows_of_the_table(
         await parts.step(live=parts.is_up_to_date)
 
 
+@pytest.mark.slow
 async def test_random_transactions_end_as_the_table(
     conn: AsyncConnection, dsn: str, served: Served
 ) -> None:
@@ -343,6 +347,7 @@ async def test_what_a_snapshot_has_is_not_doubled_by_a_stream_that_is_behind(
         assert each.refetches == 0
 
 
+@pytest.mark.slow
 async def test_a_shape_relies_on_its_own_request_of_the_table(
     conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +380,7 @@ async def test_a_shape_relies_on_its_own_request_of_the_table(
         await client.until(await select(conn))
 
 
+@pytest.mark.slow
 async def test_a_table_that_leaves_the_publication_is_fetched_again(
     conn: AsyncConnection, served: Served
 ) -> None:
@@ -431,6 +437,7 @@ async def test_a_gap_of_agents_is_not_hidden_by_a_shape(
         await until(conn, "select exists (select from agent.gap where reason ~ 'item was removed')")
 
 
+@pytest.mark.slow
 async def test_an_event_stream_resumes_after_what_it_sent(
     conn: AsyncConnection, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -459,6 +466,7 @@ async def test_an_event_stream_resumes_after_what_it_sent(
     assert int(sent[-1]["global_last_seen_lsn"]) > int(change["lsn"])
 
 
+@pytest.mark.slow
 async def test_an_idle_event_stream_is_kept_alive_until_its_end(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -578,6 +586,7 @@ async def test_a_subset_is_a_part_of_the_rows(conn: AsyncConnection, served: Ser
     assert refused.status_code == httpx.codes.BAD_REQUEST
 
 
+@pytest.mark.slow
 async def test_a_restart_answers_must_refetch(conn: AsyncConnection, dsn: str) -> None:
     """A handle of the process before is no handle; what clients have is fetched again."""
     await run_all(conn, TABLE)
@@ -640,6 +649,7 @@ async def test_a_shape_that_is_deleted_while_it_is_made_is_made_again(
     assert [each["value"]["id"] for each in found.json() if "key" in each] == ["1"]
 
 
+@pytest.mark.slow
 async def test_hundreds_of_clients_follow_at_once(conn: AsyncConnection, served: Served) -> None:
     """Each holds a connection."""
     await conn.execute(ROW, (1, "a", 1))

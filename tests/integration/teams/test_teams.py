@@ -228,6 +228,7 @@ async def test_a_deadline_decides_by_the_votes_there_are(conn: AsyncConnection, 
         assert await value(conn, "select agent_internal.settle_due_proposals()") == 0
 
 
+@pytest.mark.slow
 async def test_twenty_votes_at_once_decide_once(conn: AsyncConnection, dsn: str) -> None:
     """Each member's vote counts once, and one event says what was decided."""
     async with AsyncExitStack() as stack:
@@ -340,6 +341,7 @@ async def test_comments_and_reactions_are_events(conn: AsyncConnection, dsn: str
         assert await rows(t.stranger, "select * from agent.reaction") == []
 
 
+@pytest.mark.slow
 async def test_an_agent_votes_works_and_hands_over_as_itself(
     conn: AsyncConnection, dsn: str
 ) -> None:

@@ -1,5 +1,6 @@
 """Who administers principals, roles and tokens, and when what they were given ends."""
 
+import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import message_of, refused, role, rows, run_all, session, value
@@ -172,6 +173,7 @@ async def test_a_principal_revokes_its_own_token_and_only_that(
         await refused(app, "select agent.act_as(%s)", mine, state="WA018")
 
 
+@pytest.mark.slow
 async def test_scopes_limit_what_roles_allow(conn: AsyncConnection, dsn: str) -> None:
     """An admin's token for approvals is an approver's, and nothing else."""
     await person(conn, "boss", "admin", tenant="acme")

@@ -1,5 +1,6 @@
 """A tenant whose queues are full: people are refused, and no change is."""
 
+import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
@@ -51,6 +52,7 @@ async def test_people_are_refused_while_runs_wait(conn: AsyncConnection, dsn: st
             await refused(app, asking.replace("'t'", "'u'"), state="WA028")
 
 
+@pytest.mark.slow
 async def test_changes_and_tools_are_never_refused(conn: AsyncConnection, dsn: str) -> None:
     """A tenant that may have no run waiting has all of its changes, in any number."""
     await run_all(conn, DESK)

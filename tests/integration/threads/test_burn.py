@@ -146,7 +146,7 @@ OF_TURN = (
 )
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("point", OF_TURN)
 async def test_a_worker_that_dies_anywhere_says_everything_once(
     conn: AsyncConnection, dsn: str, point: str

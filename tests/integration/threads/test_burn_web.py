@@ -83,6 +83,7 @@ MEMBERS = (
 )
 
 
+@pytest.mark.slow
 async def test_a_new_user_has_a_thread_with_its_cast(conn: AsyncConnection, dsn: str) -> None:
     """It is its owner; the roles are those of the show."""
     async with stage(conn, dsn) as (alice, _):
@@ -173,6 +174,7 @@ async def test_only_the_daemon_signs_people_in(conn: AsyncConnection, dsn: str) 
         await refused(alice.app, "select burn.sign_in('carol')", state="42501")
 
 
+@pytest.mark.slow
 async def test_people_see_their_threads_and_who_is_in_them(conn: AsyncConnection, dsn: str) -> None:
     """Flaw 7: sync is filtered by membership, also for who may see all threads otherwise."""
     async with stage(conn, dsn) as (alice, bob):
@@ -221,6 +223,7 @@ async def test_a_thread_and_its_owner_are_one_request(conn: AsyncConnection, dsn
             await alice.refused(wrong, state="23514")
 
 
+@pytest.mark.slow
 async def test_memberships_have_the_ids_of_who_joins(conn: AsyncConnection, dsn: str) -> None:
     """A page shows its own row before the database has it; an ID that is taken is refused."""
     async with stage(conn, dsn) as (alice, bob):
@@ -261,6 +264,7 @@ async def test_events_are_texts_of_their_author(conn: AsyncConnection, dsn: str)
         assert await alice.see(f"{authors} where e.type = 'text'") == ["bob"]
 
 
+@pytest.mark.slow
 async def test_the_producer_stays(conn: AsyncConnection, dsn: str) -> None:
     """The owner removes comedians and users; nobody the producer, also not by way of its role."""
     async with stage(conn, dsn) as (alice, bob):
@@ -278,6 +282,7 @@ async def test_the_producer_stays(conn: AsyncConnection, dsn: str) -> None:
         await run_all(conn, f"delete from agent.thread where id = '{thread}'")
 
 
+@pytest.mark.slow
 async def test_members_leave_and_remove_nobody(conn: AsyncConnection, dsn: str) -> None:
     """Flaw 7: leaving works; only an owner removes others."""
     async with stage(conn, dsn) as (alice, bob):

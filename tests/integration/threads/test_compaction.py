@@ -69,6 +69,7 @@ async def say(d: Daemon, thread: str, text: str) -> None:
     await settled(d)
 
 
+@pytest.mark.slow
 async def test_instructions_stay_when_their_event_is_summarized(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -110,6 +111,7 @@ async def test_what_concerns_an_agent_wakes_it_behind_a_huge_event(
         assert "What do you think" in shown(request)
 
 
+@pytest.mark.slow
 async def test_a_summary_by_one_agent_takes_no_question_from_another(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -129,6 +131,7 @@ async def test_a_summary_by_one_agent_takes_no_question_from_another(
         assert await value(conn, said) >= 1
 
 
+@pytest.mark.slow
 async def test_a_huge_event_fits_and_does_not_stop_summaries(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -147,6 +150,7 @@ async def test_a_huge_event_fits_and_does_not_stop_summaries(
         assert await value(conn, failed) == 0
 
 
+@pytest.mark.slow
 async def test_a_corrected_answer_is_summarized_as_corrected(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -171,6 +175,7 @@ async def test_a_corrected_answer_is_summarized_as_corrected(
         )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_an_empty_summary_replaces_nothing(conn: AsyncConnection, dsn: str) -> None:
     """Events would be gone from every prompt."""
     await run_all(conn, MODEL + AGENT.format("sarah", ""))
@@ -187,6 +192,7 @@ async def test_an_empty_summary_replaces_nothing(conn: AsyncConnection, dsn: str
         assert await rows(conn, reasons)
 
 
+@pytest.mark.slow
 async def test_events_that_come_while_a_summary_is_written_stay(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -217,7 +223,7 @@ async def test_events_that_come_while_a_summary_is_written_stay(
         assert kept | covered == set("01234567")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "point", ["run.claimed", "model.answered", "run.finished", "run.committed"]
 )
@@ -250,6 +256,7 @@ async def test_a_summary_that_dies_is_written_by_the_next_worker(
         assert len(set(asked)) == len(asked) - (point in {"model.answered", "run.finished"})
 
 
+@pytest.mark.slow
 async def test_of_two_summaries_at_once_the_one_that_covers_more_stays(
     conn: AsyncConnection, dsn: str
 ) -> None:

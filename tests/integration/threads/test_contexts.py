@@ -204,7 +204,7 @@ async def test_whatever_is_printed_is_escaped(template: str, values: Sequence[st
     assert len(printed.splitlines()) == 1
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "template",
     [

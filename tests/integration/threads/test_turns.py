@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
@@ -198,6 +199,7 @@ insert into agent.agent (name, model) values ('sarah', 'fake');
     assert shown(model.requests[0]) == "Texts: soon, now in 1 as sarah"
 
 
+@pytest.mark.slow
 async def test_agents_answer_one_another_up_to_a_limit(conn: AsyncConnection, dsn: str) -> None:
     """A person's message starts the count again; nothing is lost meanwhile."""
     await run_all(
@@ -308,6 +310,7 @@ async def test_exactly_one_call_is_made(conn: AsyncConnection, dsn: str) -> None
         assert await value(conn, uses) == 1
 
 
+@pytest.mark.slow
 async def test_a_provider_that_fails_delays_the_answer(conn: AsyncConnection, dsn: str) -> None:
     """The turn is retried with what it was shown at first."""
     await run_all(conn, AGENT)
@@ -323,6 +326,7 @@ async def test_a_provider_that_fails_delays_the_answer(conn: AsyncConnection, ds
         assert shown(first) == shown(second)
 
 
+@pytest.mark.slow
 async def test_agents_of_two_tenants_can_have_one_name(conn: AsyncConnection, dsn: str) -> None:
     """An event wakes the agent of its own tenant, which reads nothing of the other one."""
     await run_all(conn, AGENT + "insert into agent.tenant (name) values ('b')")
@@ -356,6 +360,7 @@ async def test_agents_of_two_tenants_can_have_one_name(conn: AsyncConnection, ds
         await run_all(conn, "delete from agent.thread; delete from agent.attachment")
 
 
+@pytest.mark.slow
 async def test_older_events_are_summarized_by_a_run(conn: AsyncConnection, dsn: str) -> None:
     """What does not fit into a prompt leaves it, and is in the summary that follows."""
     await run_all(
@@ -388,6 +393,7 @@ async def test_older_events_are_summarized_by_a_run(conn: AsyncConnection, dsn: 
         assert await value(conn, summaries) >= 1
 
 
+@pytest.mark.slow
 async def test_a_thread_keeps_the_version_of_an_agent(conn: AsyncConnection, dsn: str) -> None:
     """From its first turn there on, until somebody chooses the newest; a new thread has that."""
     await run_all(conn, AGENT)

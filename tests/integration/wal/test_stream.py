@@ -145,6 +145,7 @@ async def test_idle_positions_let_the_server_forget_what_nobody_follows(
         await until(conn, CONFIRMED, str(end), options.slot)
 
 
+@pytest.mark.slow
 async def test_a_consumer_that_takes_long_keeps_its_stream(conn: AsyncConnection, dsn: str) -> None:
     """Status goes out on a timer of its own, longer than the server's patience."""
     await conn.execute(ROWS)
@@ -157,6 +158,7 @@ async def test_a_consumer_that_takes_long_keeps_its_stream(conn: AsyncConnection
         assert len(changes(items)) == 1
 
 
+@pytest.mark.slow
 async def test_a_silent_database_keeps_its_stream(conn: AsyncConnection, dsn: str) -> None:
     """Nothing happens for several time-outs, and then something does."""
     await conn.execute(ROWS)
@@ -198,6 +200,7 @@ async def test_a_frozen_reader_loses_the_slot(conn: AsyncConnection, dsn: str) -
             assert time.monotonic() - start < DEADLINE
 
 
+@pytest.mark.slow
 async def test_a_buffer_that_nobody_empties_gives_the_slot_back(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -211,6 +214,7 @@ async def test_a_buffer_that_nobody_empties_gives_the_slot_back(
             await stream.next_batch()
 
 
+@pytest.mark.slow
 async def test_a_slow_consumer_gets_everything(conn: AsyncConnection, dsn: str) -> None:
     """The buffer fills, reading rests, and goes on where it was."""
     await conn.execute(ROWS)
@@ -388,6 +392,7 @@ async def memory(dsn: str, options: StreamOptions, end: Lsn) -> tuple[int, int, 
     return int(rows), int(most), int(last)
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("protocol", [1, 2])
 async def test_a_large_transaction_does_not_grow_the_reader(
@@ -412,6 +417,7 @@ async def test_a_large_transaction_does_not_grow_the_reader(
     assert after < before * 1.2
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("protocol", [1, 2])
 async def test_a_large_logical_message_does_not_grow_the_reader(
@@ -441,6 +447,7 @@ async def test_a_large_logical_message_does_not_grow_the_reader(
     assert after < before + 20_000  # kilobytes
 
 
+@pytest.mark.slow
 async def test_the_memory_of_a_large_value_is_freed(conn: AsyncConnection, dsn: str) -> None:
     """It is needed while the row is decoded, and no longer."""
     await conn.execute(ROWS)

@@ -69,6 +69,7 @@ async def _encrypt(server: EmbeddedServer, trusted: Path) -> None:
         await until(conn, "select current_setting('ssl') = 'on'")
 
 
+@pytest.mark.slow
 async def test_tls_is_read_as_the_socket(dsns: tuple[str, str]) -> None:
     """Rows that are longer than a record of TLS, many small ones, and messages between."""
     plain, tls = dsns

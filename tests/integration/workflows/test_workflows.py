@@ -241,6 +241,7 @@ async def test_a_subgraph_has_a_state_of_its_own(ready: AsyncConnection, dsn: st
     )
 
 
+@pytest.mark.slow
 async def test_an_agent_of_a_node_uses_its_tools(ready: AsyncConnection, dsn: str) -> None:
     """A node of kind model is the whole loop of its agent, until it has answered."""
     conn = ready

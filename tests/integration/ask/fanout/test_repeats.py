@@ -196,6 +196,7 @@ async def test_honest_statements_of_all_kinds_have_no_finding(reader: AsyncConne
     assert {text: said for text, said in found.items() if said} == {}
 
 
+@pytest.mark.slow
 async def test_a_total_over_repeated_rows_is_found(shop: Guard) -> None:
     """However the join is written; a subquery is not looked into from outside."""
     for query, what in REPEATED:
@@ -203,6 +204,7 @@ async def test_a_total_over_repeated_rows_is_found(shop: Guard) -> None:
         assert [said.startswith(what) for said in found] == [True] * bool(what), query
 
 
+@pytest.mark.slow
 async def test_an_honest_total_has_no_finding(shop: Guard) -> None:
     """A false alarm is as bad as none."""
     found = {query: await repeats(shop, query) for query in HONEST}
@@ -217,6 +219,7 @@ async def test_what_cannot_be_proved_is_not_said(shop: Guard, conn: AsyncConnect
     assert len(await repeats(shop, asked)) == 1
 
 
+@pytest.mark.slow
 async def test_a_statement_that_cannot_be_looked_into_has_no_finding(shop: Guard) -> None:
     """And the connection can be used afterwards."""
     broken = "select sum(nothing) from orders join item on true"
