@@ -48,6 +48,16 @@ rules:
         - call: page_engineer
           arguments: {}
       - fault: {status: 400}
+  - match: a claim of
+    replies:
+      - - Below the limit of goodwill.
+        - {call: refund_customer, arguments: {amount: 12.50}}
+      - The decision was carried out.
+  - match: a smaller claim
+    replies:
+      - - Below the limit of goodwill.
+        - {call: refund_customer, arguments: {amount: 9.99}}
+      - The decision was carried out.
   - match: annual renewal
     replies:
       - - The customer was charged after switching renewal off and asks for the payment back.

@@ -186,6 +186,8 @@ export interface ApprovalRow {
   tool: string;
   /** Of the arguments, with bound ones first, as text. */
   values: string | null;
+  /** Each argument as text, cut: what lists show, sort and filter by. */
+  brief: Record<string, string>;
   arguments: Record<string, unknown>;
   edited: Record<string, unknown> | null;
   digest: string;
@@ -330,6 +332,9 @@ export const useApprovals = () => {
   return { ...live, rows: useMemo(() => [...live.rows].sort((a, b) => Number(a.id) - Number(b.id)), [live.rows]) };
 };
 export const useApproval = (id: string) => useQueryOnce<ApprovalDetail>("approval", { id }, { skip: !id });
+/** What decisions about several calls bind; at most 100. */
+export const useApprovalsRead = (ids: readonly string[]) =>
+  useQueryOnce<ApprovalDetail>("approvals_read", { ids: ids.join() }, { skip: ids.length === 0 });
 export const useApprovalHistory = (params: Params, skip = false) =>
   useQueryOnce<ApprovalRow>(
     "approval_history",

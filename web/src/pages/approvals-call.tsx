@@ -137,7 +137,7 @@ export function TheRow({ row }: { row: ApprovalDetail }) {
   );
 }
 
-const EFFECTS: Record<string, string> = {
+export const EFFECTS: Record<string, string> = {
   read: "reads only",
   transactional: "transactional: commits with its step",
   idempotent: "outside the database, repeatable with its key",

@@ -15,7 +15,7 @@ import { Panel } from "./panel";
 import { toast, toastProblem } from "./toast";
 
 /** Milliseconds that a call must have been on screen before a key or a click decides about it. */
-const READ = 500;
+export const READ = 500;
 
 type Sending = "approve" | "reject" | "edit" | null;
 
