@@ -221,7 +221,7 @@ def _member(table: str) -> Case:
 
 
 def _reader(table: str) -> Case:
-    if table == "agent.saved_filter":
+    if table in {"agent.saved_filter", "agent.issue"}:
         return Case(("bob", "true"), ("vic", "true"))
     column = "id" if table == "agent.run" else "run_id"
     return Case(("bob", f"{column} = 1"), ("bob", f"{column} = 2"))
@@ -254,6 +254,8 @@ ELSEWHERE = {
     "changer": "tests/integration/console/test_saved_filters.py",
     "remover": "tests/integration/console/test_saved_filters.py",
     "saver": "tests/integration/console/test_saved_filters.py",
+    "of_approvers": "tests/integration/console/test_issues.py",
+    "of_approvers_later": "tests/integration/console/test_issues.py",
 }
 
 

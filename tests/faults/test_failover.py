@@ -95,6 +95,7 @@ async def attached(daemon: Daemon, place: Place) -> None:
     await daemon.has_said("attachment.activated")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.slow)])
 async def test_a_promoted_standby_is_gone_on_with(
     synced: tuple[Pair, Place], which: str, chance: random.Random, figure: Figure, rounds: int

@@ -6,3 +6,20 @@ create table agent.saved_filter (
     saved_at timestamptz not null default agent_internal.now(),
     primary key (tenant, name)
 );
+
+-- What people decided about failures that have the same agent, reason and SQLSTATE; which failures there are, runs say.
+create table agent.issue (
+    tenant      text collate "C" not null default agent.current_tenant() references agent.tenant on delete cascade,
+    id          text generated always as (md5(agent || '|' || sqlstate || '|' || reason)) stored,
+    agent       text not null,  -- or the kind of run, where no agent acts
+    reason      text not null,
+    sqlstate    text not null default '',
+    state       text not null default 'open' check (state in ('open', 'resolved', 'muted')),
+    since       timestamptz not null default agent_internal.now(),
+    resolved_in integer,
+    muted_until timestamptz,
+    assignee    name,
+    changed_by  name not null default agent.current_principal(),
+    constraint fits_state check ((state = 'muted') = (muted_until is not null) and (state = 'resolved' or resolved_in is null)),
+    primary key (tenant, id)
+);

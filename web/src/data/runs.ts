@@ -233,20 +233,33 @@ export interface ApprovalDetail extends ApprovalRow {
 }
 
 /** `failures`: groups of failed, dead and waiting runs by reason; parameters: since (an interval), q. */
+/** What became of failures with the same agent, reason and SQLSTATE. */
+export type IssueState = "new" | "ongoing" | "regressed" | "resolved" | "muted";
+
 export interface FailureRow {
   id: string;
-  state: RunState;
+  issue: IssueState;
   reason: string;
   sqlstate: string | null;
   message: string | null;
-  agent: string | null;
+  agent: string;
   tool: string | null;
   versions: Record<string, number> | null;
+  /** Runs that failed or are dead, and their states: `dead,failed`. */
   runs: string;
+  states: string | null;
+  /** Runs that wait for another attempt. */
+  waiting: string;
   spark: number[];
   first_at: string;
   last_at: string;
-  next_attempt_at: string | null;
+  decided_at: string | null;
+  resolved_in: number | null;
+  muted_until: string | null;
+  assignee: string | null;
+  changed_by: string | null;
+  /** The newest version of the agent. */
+  newest: number | null;
   /** The period that was asked for. */
   ended: string;
 }
@@ -267,7 +280,8 @@ export interface WaitRow {
 /** What a person must act on, the most urgent first: 1 stands still, 2 will be lost, 3 costs; 4 can wait. */
 export interface ProblemRow {
   urgency: 1 | 2 | 3 | 4;
-  kind: "reader" | "slot" | "attachment" | "review" | "worker" | "gap" | "budget" | "foreign" | "approval";
+  kind:
+    "reader" | "slot" | "attachment" | "review" | "worker" | "gap" | "budget" | "foreign" | "approval" | "regression";
   text: string;
   detail: string | null;
   /** A command, or a statement of SQL. */

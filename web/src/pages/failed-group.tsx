@@ -7,11 +7,14 @@ import { type FailureRow, type RunFilter } from "../data/runs";
 import { useSession } from "../data/session";
 import { hasRole } from "../data/session";
 import { Confirm } from "../parts/confirm";
-import { Time } from "../parts/time";
 
 /** The runs of a group, and no others. */
 export function groupFilter(row: FailureRow): RunFilter {
-  const filter: RunFilter = { state: row.state, reason: row.reason, sqlstate: row.sqlstate ?? "none" };
+  const filter: RunFilter = {
+    state: row.states ?? "failed,dead",
+    reason: row.reason,
+    sqlstate: row.sqlstate ?? "none",
+  };
   if (row.agent) filter.agent = row.agent;
   if (row.ended) filter.ended = row.ended;
   return filter;
@@ -25,18 +28,6 @@ export function useMayOperate(): boolean {
 export function RetryGroup({ row, again, long = false }: { row: FailureRow; again: () => void; long?: boolean }) {
   const [isAsking, ask] = useState(false);
   const mayOperate = useMayOperate();
-  if (row.state === "waiting_retry")
-    return (
-      <span className="muted nowrap">
-        {row.next_attempt_at ? (
-          <>
-            retries <Time at={row.next_attempt_at} />
-          </>
-        ) : (
-          "retries by itself"
-        )}
-      </span>
-    );
   if (!mayOperate) return null;
   const runs = Number(row.runs);
   const what = `${number(runs)} ${runs === 1 ? "run" : "runs"}`;
@@ -47,7 +38,7 @@ export function RetryGroup({ row, again, long = false }: { row: FailureRow; agai
       </button>
       {isAsking && (
         <ConfirmRetry
-          title={`Retry ${number(runs)} ${row.state} ${runs === 1 ? "run" : "runs"}${row.agent ? ` of ${row.agent}` : ""}?`}
+          title={`Retry ${what}${row.agent ? ` of ${row.agent}` : ""}?`}
           what={what}
           onClose={() => ask(false)}
           onConfirm={async () => {

@@ -1,26 +1,20 @@
-/** Failed and dead runs, grouped by reason. */
+/** Failed and dead runs, grouped by agent and reason: issues that are open, resolved or muted. */
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type ReactNode, useMemo } from "react";
+import type { ReactNode } from "react";
 
-import { actOnMany } from "../data/bulk";
 import { number } from "../data/format";
-import { badge, type FailureRow, filterParams, type RunRow, useFailures } from "../data/runs";
-import { useQueryOnce } from "../data/queries";
-import { visible } from "../data/visible";
+import { type FailureRow, useFailures } from "../data/runs";
 import { useTitle } from "../frame/title";
-import { Copy } from "../parts/copy";
 import { Bars } from "../parts/figure";
 import { FilterBar } from "../parts/filterbar";
 import { Icon } from "../parts/icon";
 import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
-import { Of } from "../parts/of";
 import { OwnOnly, useSeesRuns } from "../parts/own-only";
 import { Empty, Panel, Skeleton } from "../parts/panel";
 import { State } from "../parts/state";
-import { Table } from "../parts/table";
 import { Time } from "../parts/time";
-import { groupFilter, RetryGroup, useMayOperate } from "./failed-group";
+import { Issue } from "./failed-issue";
 
 const PERIODS = [
   { since: "1 hour", name: "1 h" },
@@ -29,27 +23,37 @@ const PERIODS = [
   { since: "", name: "all" },
 ] as const;
 
+const VIEWS = {
+  open: { name: "Open", view: undefined },
+  resolved: { name: "Resolved", view: "resolved" },
+  muted: { name: "Muted", view: "muted" },
+} as const;
+
+/** Where an issue is listed: new ones, ongoing ones and those that came back are open. */
+function viewOf({ issue }: FailureRow): keyof typeof VIEWS {
+  return issue === "resolved" || issue === "muted" ? issue : "open";
+}
+
 export default function Failed(): ReactNode {
   useTitle("Failures");
-  const { since = "7 days", q = "", open = "" } = useSearch({ from: "/signed-in/failed" });
+  const { since = "7 days", q = "", open = "", view } = useSearch({ from: "/signed-in/failed" });
   const navigate = useNavigate();
   const go = (change: { since?: string; q?: string; open?: string }) =>
-    void navigate({ to: "/failed", search: { since, q, open, ...change }, replace: true });
+    void navigate({ to: "/failed", search: { since, q, open, view, ...change }, replace: true });
   const seesRuns = useSeesRuns();
   const period = since === "all" ? "" : since;
   const { rows, error, again } = useFailures(period, q);
-  const failed = useMemo(() => (rows ?? []).filter((row) => row.state !== "waiting_retry"), [rows]);
-  const waiting = (rows ?? [])
-    .filter((row) => row.state === "waiting_retry")
-    .reduce((sum, row) => sum + Number(row.runs), 0);
-  const runs = failed.reduce((sum, row) => sum + Number(row.runs), 0);
+  const waiting = (rows ?? []).reduce((sum, row) => sum + Number(row.waiting), 0);
+  const failed = (rows ?? []).filter((row) => Number(row.runs) > 0);
+  const shown = failed.filter((row) => VIEWS[viewOf(row)].view === view);
+  const runs = shown.reduce((sum, row) => sum + Number(row.runs), 0);
   return (
     <div className="stack">
       <div className="head">
         <h1>Failures</h1>
         {rows && (
           <span className="muted">
-            {number(runs)} {runs === 1 ? "run" : "runs"}, {failed.length} {failed.length === 1 ? "reason" : "reasons"}
+            {number(runs)} {runs === 1 ? "run" : "runs"}, {shown.length} {shown.length === 1 ? "reason" : "reasons"}
           </span>
         )}
         <div className="actions">
@@ -68,6 +72,20 @@ export default function Failed(): ReactNode {
         </div>
       </div>
       <OwnOnly />
+      <nav className="tabs" aria-label="Issues">
+        {Object.entries(VIEWS).map(([key, each]) => (
+          <Link
+            key={key}
+            to="/failed"
+            search={{ since, q, view: each.view }}
+            activeProps={{}}
+            aria-current={view === each.view || undefined}
+            replace
+          >
+            {each.name} <span className="count">{failed.filter((row) => viewOf(row) === key).length}</span>
+          </Link>
+        ))}
+      </nav>
       <FilterBar
         className="search-w"
         label="Filter reasons"
@@ -83,9 +101,19 @@ export default function Failed(): ReactNode {
         <Panel label="Reasons" flush busy>
           <Skeleton />
         </Panel>
-      ) : failed.length === 0 ? (
+      ) : shown.length === 0 ? (
         <Empty
-          title={q ? "No reason matches" : seesRuns ? "Nothing failed" : "None of your runs failed"}
+          title={
+            q
+              ? "No reason matches"
+              : view
+                ? `Nothing is ${view}`
+                : failed.length
+                  ? "No failure is open"
+                  : seesRuns
+                    ? "Nothing failed"
+                    : "None of your runs failed"
+          }
           action={
             q ? (
               <button type="button" className="btn small" onClick={() => go({ q: "" })}>
@@ -100,7 +128,7 @@ export default function Failed(): ReactNode {
         </Empty>
       ) : (
         <Panel label="Reasons" flush>
-          {failed.map((row) => (
+          {shown.map((row) => (
             <Group
               key={row.id}
               row={row}
@@ -148,13 +176,14 @@ function Group({
       >
         <Icon name="right" small className="tw" />
         <b className="gn">{number(row.runs)}</b>
-        <State state={badge(row.state)} />
+        <State state={row.issue} />
         <span className="clip grow" title={row.reason}>
           {row.sqlstate && <code>{row.sqlstate}</code>} {row.reason}
         </span>
         <span className="hide-m muted nowrap">
           <Name text={row.agent} />
         </span>
+        {row.assignee && <span className="hide-m muted nowrap">{row.assignee}</span>}
         <span className="hide-s">
           <Bars values={row.spark} />
         </span>
@@ -162,122 +191,7 @@ function Group({
           <Time at={row.last_at} />
         </span>
       </summary>
-      {isOpen && <GroupBody row={row} again={again} />}
+      {isOpen && <Issue row={row} again={again} />}
     </details>
-  );
-}
-
-function GroupBody({ row, again }: { row: FailureRow; again: () => void }) {
-  const filter = groupFilter(row);
-  const runs = useQueryOnce<RunRow>("runs", { ...filterParams(filter), before: "", limit: 10 });
-  const mayOperate = useMayOperate();
-  const versions = Object.entries(row.versions ?? {})
-    .map(([version, n]) => `v${version}: ${n}`)
-    .join(", ");
-  const newest = runs.rows?.[0];
-  return (
-    <div className="gbody">
-      <dl className="kv">
-        <dt>Reason</dt>
-        <dd>
-          <span className="said" dir="auto">
-            {visible(row.reason)}
-          </span>{" "}
-          <Copy text={row.reason} />
-        </dd>
-        {row.message && (
-          <>
-            <dt>Message</dt>
-            <dd>
-              <code>{row.message}</code> <Copy text={row.message} />
-            </dd>
-          </>
-        )}
-        {row.tool && (
-          <>
-            <dt>Where</dt>
-            <dd>
-              tool <code>{row.tool}</code>
-            </dd>
-          </>
-        )}
-        {versions && (
-          <>
-            <dt>Versions</dt>
-            <dd>
-              {row.agent} {versions}
-            </dd>
-          </>
-        )}
-        <dt>First, last</dt>
-        <dd>
-          <Time at={row.first_at} />, <Time at={row.last_at} />
-        </dd>
-      </dl>
-      {runs.error ? (
-        <Problem error={runs.error} again={runs.again} />
-      ) : runs.rows === null ? (
-        <Skeleton rows={2} />
-      ) : (
-        <Table<RunRow>
-          label="Newest runs"
-          rows={runs.rows}
-          rowKey={(run) => run.id}
-          columns={[
-            {
-              title: "Run",
-              label: "Run",
-              className: "num inline",
-              cell: (run) => (
-                <Link to="/runs/$run" params={{ run: run.id }}>
-                  {run.id}
-                </Link>
-              ),
-            },
-            {
-              title: "Row",
-              className: "c0",
-              cell: (run) => (
-                <span className="clip">
-                  <Of run={run} />
-                </span>
-              ),
-            },
-            {
-              title: "Attempt",
-              label: "Attempt",
-              className: "num hide-s",
-              cell: (run) => `${run.attempt} of ${run.max_attempts}`,
-            },
-            {
-              title: "When",
-              label: "When",
-              className: "num inline nowrap",
-              cell: (run) => <Time at={run.finished_at ?? run.created_at} />,
-            },
-          ]}
-        />
-      )}
-      <div className="row wrap">
-        {mayOperate && newest && (
-          <button
-            type="button"
-            className="btn small"
-            onClick={async () => {
-              await actOnMany("retry", [newest.id], 1);
-              again();
-              runs.again();
-            }}
-          >
-            <Icon name="retry" small />
-            Retry run {newest.id}
-          </button>
-        )}
-        <RetryGroup row={row} again={again} long />
-        <Link className="end" to="/runs" search={filter}>
-          Open the {number(row.runs)} {Number(row.runs) === 1 ? "run" : "runs"}
-        </Link>
-      </div>
-    </div>
   );
 }

@@ -5,7 +5,6 @@ import { type ReactNode, useEffect, useState } from "react";
 import { clock, count, duration, bytes, money, number, percent } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import {
-  badge,
   type FailureRow,
   type HomeRow,
   type MinuteRow,
@@ -28,7 +27,7 @@ import { isUrgent, Problems } from "../parts/problems";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
-import { RetryGroup } from "./failed-group";
+import { groupFilter, RetryGroup } from "./failed-group";
 
 export default function Home(): ReactNode {
   const session = useSession();
@@ -301,7 +300,9 @@ function CostToday() {
 
 function Failures() {
   const seesRuns = useSeesRuns();
-  const { rows, error, again } = useFailures("1 day");
+  const { rows: found, error, again } = useFailures("1 day");
+  const rows =
+    found?.filter((row) => Number(row.runs) > 0 && row.issue !== "muted" && row.issue !== "resolved") ?? null;
   return (
     <Panel
       title="Failures by reason"
@@ -328,12 +329,12 @@ function Failures() {
               label: "Runs",
               className: "num inline",
               cell: (row) => (
-                <Link to="/runs" search={{ state: row.state, reason: row.reason }}>
+                <Link to="/runs" search={groupFilter(row)}>
                   {count(row.runs)}
                 </Link>
               ),
             },
-            { title: "State", className: "inline", cell: (row) => <State state={badge(row.state)} long /> },
+            { title: "State", className: "inline", cell: (row) => <State state={row.issue} /> },
             {
               title: "Reason",
               className: "c0",
@@ -347,14 +348,7 @@ function Failures() {
             {
               title: "When",
               className: "hide-s sp",
-              cell: (row) => (
-                <Sparkline
-                  values={row.spark}
-                  ink={row.state === "waiting_retry" ? "retry" : "failed"}
-                  width={90}
-                  height={18}
-                />
-              ),
+              cell: (row) => <Sparkline values={row.spark} ink="failed" width={90} height={18} />,
             },
             { title: "Last", className: "nowrap inline", cell: (row) => <Time at={row.last_at} /> },
             {

@@ -22,6 +22,7 @@ const PAGES: Record<ProblemRow["kind"], LinkProps> = {
   budget: linkOptions({ to: "/cost" }),
   foreign: linkOptions({ to: "/wal", hash: "readers" }),
   approval: linkOptions({ to: "/approvals" }),
+  regression: linkOptions({ to: "/failed" }),
 };
 
 export const isUrgent = (problem: ProblemRow) => problem.urgency < SOON;

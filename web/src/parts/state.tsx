@@ -32,6 +32,12 @@ const LOOKS: Record<string, Look> = {
   edited: { tone: "ok", icon: "s-ok", word: "edited, approved" },
   rejected: { tone: "failed", icon: "s-failed", word: "rejected" },
   expired: { tone: "idle", icon: "s-retry", word: "expired" },
+  // Failures with the same reason.
+  new: { tone: "failed", icon: "s-failed", word: "new" },
+  ongoing: { tone: "failed", icon: "s-failed", word: "ongoing" },
+  regressed: { tone: "dead", icon: "s-dead", word: "came back" },
+  resolved: { tone: "ok", icon: "s-ok", word: "resolved" },
+  muted: { tone: "idle", icon: "s-paused", word: "muted" },
   // Attachments and steps.
   active: { tone: "ok", icon: "s-ok", word: "active" },
   paused: { tone: "idle", icon: "s-paused", word: "paused" },

@@ -1,6 +1,6 @@
 -- key: id
 -- parameters: since, q
--- Runs that failed, are dead or wait for a retry, grouped by reason; since: an interval.
+-- Runs that failed or are dead, grouped by agent and reason, with what was decided about them; since: an interval.
 with since (at) as (
     select now() - coalesce(nullif(%(since)s, '')::interval, '10 years')),
 ended as (
@@ -8,34 +8,48 @@ ended as (
     union all
     select r.* from agent.run r where r.state = 'waiting_retry' and r.created_at >= (select at from since)),
 unhappy as (
-    select r.id, r.state, coalesce(r.error ->> 'reason', 'no reason was recorded') as reason, r.error ->> 'sqlstate' as sqlstate,
+    select r.id, r.state, coalesce(r.error ->> 'reason', 'no reason was recorded') as reason, coalesce(r.error ->> 'sqlstate', '') as sqlstate,
            coalesce(v.definition ->> 'agent', r.kind) as agent, r.attachment_version as version,
-           coalesce(r.finished_at, r.created_at) as at, r.next_attempt_at, r.error ->> 'tool' as tool, r.error ->> 'message' as message
+           coalesce(r.finished_at, r.created_at) as at, r.error ->> 'tool' as tool, r.error ->> 'message' as message
       from ended r
            left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version),
 matching as (
     select * from unhappy u
      where %(q)s = '' or strpos(lower(concat_ws(' ', u.sqlstate, u.reason, u.agent, u.tool)), lower(%(q)s)) > 0),
 counted as (
-    select m.state, m.reason, m.sqlstate, m.agent, m.version, count(*) as n,
+    select m.state = 'waiting_retry' as waits, m.reason, m.sqlstate, m.agent, m.version, count(*) as n, array_agg(distinct m.state::text) as states,
            width_bucket(extract(epoch from m.at)::numeric, extract(epoch from now() - coalesce(nullif(%(since)s, '')::interval, '30 days'))::numeric,
                         extract(epoch from now())::numeric + 1, 16) as bucket,
-           min(m.at) as first_at, max(m.at) as last_at, min(m.next_attempt_at) as next_attempt_at, max(m.tool) as tool, max(m.message) as message
+           min(m.at) as first_at, max(m.at) as last_at, max(m.tool) as tool, max(m.message) as message
       from matching m
-     group by m.state, m.reason, m.sqlstate, m.agent, m.version, bucket)
-select md5(concat_ws('|', c.state, c.reason, c.sqlstate, c.agent)) as id, c.state::text as state, c.reason, c.sqlstate, max(c.message) as message,
-       c.agent, max(c.tool) as tool,
+     group by waits, m.reason, m.sqlstate, m.agent, m.version, bucket),
+failure as (
+    select md5(c.agent || '|' || c.sqlstate || '|' || c.reason) as id, c.reason, c.sqlstate, c.agent,
+           coalesce(sum(c.n) filter (where not c.waits), 0)::bigint as runs, coalesce(sum(c.n) filter (where c.waits), 0)::bigint as waiting,
+           max(c.message) as message, max(c.tool) as tool, min(c.first_at) as first_at, max(c.last_at) as last_at
+      from counted c
+     group by c.agent, c.sqlstate, c.reason)
+select f.id, f.reason, nullif(f.sqlstate, '') as sqlstate, f.agent, f.runs, f.waiting, f.message, f.tool, f.first_at, f.last_at,
+       (select string_agg(distinct s, ',' order by s) from counted c cross join unnest(c.states) s
+         where (c.agent, c.sqlstate, c.reason) = (f.agent, f.sqlstate, f.reason) and not c.waits) as states,
        (select coalesce(jsonb_object_agg(w.version, w.n), '{}')
-          from (select o.version, sum(o.n) as n from counted o
-                 where (o.state, o.reason, o.agent) = (c.state, c.reason, c.agent)
-                  and o.sqlstate is not distinct from c.sqlstate and o.version is not null group by o.version) w) as versions,
-       sum(c.n)::bigint as runs,
-       (select jsonb_agg(coalesce((select sum(o.n) from counted o
-                                    where (o.state, o.reason, o.agent) = (c.state, c.reason, c.agent)
-                                     and o.sqlstate is not distinct from c.sqlstate and o.bucket = b), 0) order by b)
+          from (select c.version, sum(c.n) as n from counted c
+                 where (c.agent, c.sqlstate, c.reason) = (f.agent, f.sqlstate, f.reason) and not c.waits and c.version is not null
+                 group by c.version) w) as versions,
+       (select jsonb_agg(coalesce((select sum(c.n) from counted c
+                                    where (c.agent, c.sqlstate, c.reason, c.bucket) = (f.agent, f.sqlstate, f.reason, b) and not c.waits), 0) order by b)
           from generate_series(1, 16) b) as spark,
-       min(c.first_at) as first_at, max(c.last_at) as last_at, min(c.next_attempt_at) as next_attempt_at, %(since)s as ended
-  from counted c
- group by c.state, c.reason, c.sqlstate, c.agent
- order by sum(c.n) desc, c.reason
+       case when i.state = 'muted' and i.muted_until > now() then 'muted'
+            when i.state = 'resolved' and exists (
+                select from counted c
+                 where (c.agent, c.sqlstate, c.reason) = (f.agent, f.sqlstate, f.reason) and not c.waits and c.last_at > i.since
+                   and (i.resolved_in is null or c.version is null or c.version >= i.resolved_in)) then 'regressed'
+            when i.state = 'resolved' then 'resolved'
+            when f.first_at > now() - interval '1 day' and (select at from since) < now() - interval '1 day' then 'new'
+            else 'ongoing' end as issue,
+       i.since as decided_at, i.resolved_in, i.muted_until, i.assignee::text, i.changed_by::text,
+       (select max(v.version) from agent.attachment a join agent.attachment_version v on v.attachment_id = a.id where a.agent = f.agent) as newest,
+       %(since)s as ended
+  from failure f left join agent.issue i on i.id = f.id and i.tenant = agent.current_tenant()
+ order by f.runs desc, f.reason
  limit 200

@@ -72,6 +72,16 @@ problem (urgency, kind, tenant, subject, text, detail, fix, since) as (
      where not n.is_own and not n.temporary
        and (n.wal_status = 'lost' or n.is_near or not n.active and n.retained > pg_catalog.pg_size_bytes('1 GB'))
     union all
+    select 4, 'regression', i.tenant, i.agent, pg_catalog.format('%%s fails again: %%s', i.agent, pg_catalog.left(i.reason, 120)),
+           pg_catalog.format('%%s had resolved it.', i.changed_by), 'walagent runs list --state failed', i.since
+      from agent.issue i
+     where i.state = 'resolved' and exists (
+               select from agent.run r left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+                where r.state in ('failed', 'dead') and r.finished_at > i.since and r.tenant = i.tenant
+                  and (i.resolved_in is null or r.attachment_version is null or r.attachment_version >= i.resolved_in)
+                  and coalesce(v.definition ->> 'agent', r.kind) = i.agent and coalesce(r.error ->> 'sqlstate', '') = i.sqlstate
+                  and coalesce(r.error ->> 'reason', 'no reason was recorded') = i.reason)
+    union all
     select 4, 'approval', 'default', null, pg_catalog.format('%%s %%s within the hour', n, case when n = 1 then 'call that waits for a person expires' else 'calls that wait for a person expire' end),
            null, 'walagent approvals list', first
       from (select count(*) as n, min(p.expires_at) as first from agent.approval p where p.state = 'pending' and p.expires_at < now() + interval '1 hour') e where n > 0)
