@@ -19,12 +19,14 @@ interface ManyProps {
   rows: readonly ApprovalRow[];
   clear: () => void;
   select: (ids: readonly string[], on: boolean) => void;
+  /** Keep these calls on screen while they are decided. */
+  hold: (on: boolean) => void;
   /** Whether it is what a phone shows, in place of the list. */
   isReading: boolean;
   back: () => void;
 }
 
-export function Many({ rows, clear, select, isReading, back }: ManyProps): ReactNode {
+export function Many({ rows, clear, select, hold, isReading, back }: ManyProps): ReactNode {
   const { rows: read, error, again } = useApprovalsRead(rows.map((row) => row.id));
   const leave = (id: string) => select([id], false);
   const out = read?.flatMap((row) => [[row, alone(row)] as const].filter(([, why]) => why)) ?? [];
@@ -69,7 +71,7 @@ export function Many({ rows, clear, select, isReading, back }: ManyProps): React
               {[...new Set(part.map((row) => row.tool))].map((tool) => (
                 <Calls key={tool} tool={tool} rows={part.filter((row) => row.tool === tool)} leave={leave} />
               ))}
-              <DecideMany rows={part} again={again} />
+              <DecideMany rows={part} again={again} hold={hold} />
             </>
           )}
         </>
@@ -161,7 +163,13 @@ function Calls({ tool, rows, leave }: { tool: string; rows: readonly ApprovalDet
   );
 }
 
-function DecideMany({ rows, again }: { rows: readonly ApprovalDetail[]; again: () => void }) {
+interface DecideManyProps {
+  rows: readonly ApprovalDetail[];
+  again: () => void;
+  hold: (on: boolean) => void;
+}
+
+function DecideMany({ rows, again, hold }: DecideManyProps) {
   const [reason, setReason] = useState("");
   const [isMissing, setMissing] = useState(false);
   const [isSending, setSending] = useState(false);
@@ -176,9 +184,11 @@ function DecideMany({ rows, again }: { rows: readonly ApprovalDetail[]; again: (
     }
     if (decision === "reject" && !reason.trim()) return setMissing(true);
     setSending(true);
+    hold(true);
     await decideMany(decision, rows, reason.trim());
     setSending(false);
     again();
+    hold(false);
   };
   return (
     <form className="decide" aria-label="Decision about all" onSubmit={(event) => event.preventDefault()}>

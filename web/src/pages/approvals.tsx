@@ -31,7 +31,8 @@ export default function Approvals(): ReactNode {
   const shown: readonly ApprovalRow[] = tab ? history.rows : queue;
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [isReading, setReading] = useState(false); // on a phone, where the list is a page of its own
-  const chosen = tab ? [] : waiting.filter((row) => selected.has(row.id));
+  const [deciding, setDeciding] = useState<readonly ApprovalRow[] | null>(null); // they stay while they are decided
+  const chosen = deciding ?? (tab ? [] : waiting.filter((row) => selected.has(row.id)));
   const at = shown.findIndex((row) => row.id === approval);
   const first = shown[0]?.id;
   const isLoading = tab ? history.isLoading : live.isLoading;
@@ -129,6 +130,7 @@ export default function Approvals(): ReactNode {
           rows={chosen}
           clear={() => setSelected(new Set())}
           select={select}
+          hold={(on) => setDeciding(on ? chosen : null)}
           isReading={isReading}
           back={() => setReading(false)}
         />

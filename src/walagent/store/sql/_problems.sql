@@ -25,6 +25,14 @@ budget as (
     select b.tenant, b.name, b.waiting, b.resets_at, b.on_exceeded,
            greatest((b.spent_cost + b.reserved_cost) / nullif(b.max_cost, 0), (b.spent_tokens + b.reserved_tokens)::numeric / nullif(b.max_tokens, 0)) as part
       from agent.budget_overview b),
+-- The newest of a day, and only if they can matter: each process looks every 30 s.
+failing as (
+    select r.tenant, coalesce(v.definition ->> 'agent', r.kind) as agent, coalesce(r.error ->> 'sqlstate', '') as sqlstate,
+           coalesce(r.error ->> 'reason', 'no reason was recorded') as reason, r.attachment_version as version, r.finished_at
+      from (select * from agent.run
+             where state in ('failed', 'dead') and finished_at > now() - interval '1 day' and exists (select from agent.issue where state = 'resolved')
+             order by finished_at desc limit 10000) r
+           left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version),
 problem (urgency, kind, tenant, subject, text, detail, fix, since) as (
     select 1, 'reader', 'default', null, 'No process reads the WAL', 'What is committed waits in the WAL.', 'walagent run',
            (select max(c.updated_at) from agent.checkpoint c where c.abandoned_at is null)
@@ -76,11 +84,9 @@ problem (urgency, kind, tenant, subject, text, detail, fix, since) as (
            pg_catalog.format('%%s had resolved it.', i.changed_by), 'walagent runs list --state failed', i.since
       from agent.issue i
      where i.state = 'resolved' and exists (
-               select from agent.run r left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
-                where r.state in ('failed', 'dead') and r.finished_at > i.since and r.tenant = i.tenant
-                  and (i.resolved_in is null or r.attachment_version is null or r.attachment_version >= i.resolved_in)
-                  and coalesce(v.definition ->> 'agent', r.kind) = i.agent and coalesce(r.error ->> 'sqlstate', '') = i.sqlstate
-                  and coalesce(r.error ->> 'reason', 'no reason was recorded') = i.reason)
+               select from failing f
+                where (f.tenant, f.agent, f.sqlstate, f.reason) = (i.tenant, i.agent, i.sqlstate, i.reason) and f.finished_at > i.since
+                  and (i.resolved_in is null or f.version is null or f.version >= i.resolved_in))
     union all
     select 4, 'approval', 'default', null, pg_catalog.format('%%s %%s within the hour', n, case when n = 1 then 'call that waits for a person expires' else 'calls that wait for a person expire' end),
            null, 'walagent approvals list', first
