@@ -139,7 +139,7 @@ await page.click("summary");
 await page.click("button:has-text('Assign to me')");
 await page.waitForSelector("button:has-text('Leave it')");
 await everywhere(page, "issue");
-await page.selectOption("select[aria-label=Mute]", "24");
+await page.click("button:has-text('Mute for 1 day')");
 await page.waitForSelector("text=No failure is open");
 await page.click("nav.tabs a:has-text('Muted')");
 await page.click("summary");

@@ -7,7 +7,7 @@ comment on column agent.saved_filter.saved_at is 'Time of the last save';
 comment on table agent.issue is 'What people decided about failures with the same agent, reason and SQLSTATE';
 comment on column agent.issue.tenant is 'Tenant';
 comment on column agent.issue.id is 'Digest of agent, SQLSTATE and reason';
-comment on column agent.issue.agent is 'Agent of the runs; the kind of run where there is none';
+comment on column agent.issue.agent is 'Agent of the runs, or the kind of run without an agent';
 comment on column agent.issue.reason is 'Reason of the failures';
 comment on column agent.issue.sqlstate is 'SQLSTATE of the failures; empty: they have none';
 comment on column agent.issue.state is 'open, resolved or muted; a failure after since shows that a resolved one came back';

@@ -1,6 +1,5 @@
 """Failed and dead runs on the console's page: grouped by reason, with versions and hours."""
 
-import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import run_all, value
@@ -81,7 +80,6 @@ async def test_groups_of_one_reason_count_their_own_versions_and_hours(
     assert groups["42501"]["spark"][-1] == 0
 
 
-@pytest.mark.slow
 async def test_a_retry_of_a_group_retries_that_group(conn: AsyncConnection, dsn: str) -> None:
     """Not runs of its reason with another SQLSTATE, another agent, or from before the period."""
     await run_all(conn, FAILED)
@@ -94,7 +92,7 @@ async def test_a_retry_of_a_group_retries_that_group(conn: AsyncConnection, dsn:
         retried = dict[str, int]()
         for group in groups:
             match = dict.fromkeys(MATCHING, "") | {
-                "state": group["state"],
+                "state": group["states"],
                 "reason": group["reason"],
                 "sqlstate": group["sqlstate"] or "none",
                 "agent": group["agent"],

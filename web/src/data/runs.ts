@@ -232,10 +232,10 @@ export interface ApprovalDetail extends ApprovalRow {
   is_question: boolean;
 }
 
-/** `failures`: groups of failed, dead and waiting runs by reason; parameters: since (an interval), q. */
 /** What became of failures with the same agent, reason and SQLSTATE. */
 export type IssueState = "new" | "ongoing" | "regressed" | "resolved" | "muted";
 
+/** `failures`: failed and dead runs by agent and reason; parameters: since (an interval), q. */
 export interface FailureRow {
   id: string;
   issue: IssueState;

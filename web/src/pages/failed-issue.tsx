@@ -213,21 +213,16 @@ function Decide({ row, again }: { row: FailureRow; again: () => void }) {
           <button type="button" className="btn small" onClick={() => decide("resolved", "Resolved outside walagent.")}>
             Resolved outside walagent
           </button>
-          <select
-            aria-label="Mute"
-            value=""
-            onChange={(event) => {
-              const name = MUTES[event.target.value as keyof typeof MUTES];
-              decide("muted", `Muted for ${name}.`, { hours: event.target.value });
-            }}
-          >
-            <option value="">Mute for…</option>
-            {Object.entries(MUTES).map(([hours, name]) => (
-              <option key={hours} value={hours}>
-                {name}
-              </option>
-            ))}
-          </select>
+          {Object.entries(MUTES).map(([hours, name]) => (
+            <button
+              key={hours}
+              type="button"
+              className="btn small quiet"
+              onClick={() => decide("muted", `Muted for ${name}.`, { hours })}
+            >
+              Mute for {name}
+            </button>
+          ))}
         </>
       ) : (
         <button type="button" className="btn small" onClick={() => decide("open", "Open again.")}>

@@ -8,9 +8,9 @@ ended as (
     union all
     select r.* from agent.run r where r.state = 'waiting_retry' and r.created_at >= (select at from since)),
 unhappy as (
-    select r.id, r.state, coalesce(r.error ->> 'reason', 'no reason was recorded') as reason, coalesce(r.error ->> 'sqlstate', '') as sqlstate,
-           coalesce(v.definition ->> 'agent', r.kind) as agent, r.attachment_version as version,
-           coalesce(r.finished_at, r.created_at) as at, r.error ->> 'tool' as tool, r.error ->> 'message' as message
+    select r.id, r.state,
+           coalesce(r.finished_at, r.created_at) as at, r.error ->> 'tool' as tool, r.error ->> 'message' as message,
+-- include: _failure
       from ended r
            left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version),
 matching as (

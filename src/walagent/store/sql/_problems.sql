@@ -27,8 +27,8 @@ budget as (
       from agent.budget_overview b),
 -- The newest of a day, and only if they can matter: each process looks every 30 s.
 failing as (
-    select r.tenant, coalesce(v.definition ->> 'agent', r.kind) as agent, coalesce(r.error ->> 'sqlstate', '') as sqlstate,
-           coalesce(r.error ->> 'reason', 'no reason was recorded') as reason, r.attachment_version as version, r.finished_at
+    select r.tenant, r.finished_at,
+-- include: _failure
       from (select * from agent.run
              where state in ('failed', 'dead') and finished_at > now() - interval '1 day' and exists (select from agent.issue where state = 'resolved')
              order by finished_at desc limit 10000) r
