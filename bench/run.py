@@ -25,6 +25,7 @@ from bench.rows import (  # noqa: E402
     live,
     model_calls,
     plain_jobs,
+    queues,
     tenants,
     tokens,
 )
@@ -42,6 +43,7 @@ BENCHES: dict[str, Row] = {
     "durable": durable_runs.ROW,
     "jobs": plain_jobs.ROW,
     "tenants": tenants.ROW,
+    "queues": queues.ROW,
     "calls": model_calls.ROW,
     "call_rate": model_calls.RATE_ROW,
     "memory": intake.MEMORY_ROW,

@@ -46,8 +46,7 @@ select exists (select from pg_stat_activity
 """
 RUN = """
 insert into agent.run (reason, queue_id, attachment_id, attachment_version, change, key)
-select 'manual', id, id, version, '{}', '1' from agent.attachment;
-update agent_internal.queue set queued = true
+select 'manual', id, id, version, '{}', '1' from agent.attachment
 """
 GAP = "select from_lsn = p.end_lsn, to_lsn > from_lsn from agent.gap, agent.checkpoint p"
 CLAIM = "select run_id, lease from agent_internal.claim_runs(%s, 1, interval '1 hour')"

@@ -374,7 +374,6 @@ async def test_pruning_holds_no_claim_up(place: Place, figure: Figure, old: int)
     await conn.execute(OLD, [old])
     await conn.execute(OLD_STEPS)
     await conn.execute(NEW)
-    await conn.execute("update agent_internal.queue set queued = true")
     async with await connect(place.dsn) as pruner, await connect(place.dsn) as worker:
         await worker.execute("set lock_timeout = '250ms'")
         alone = [await claim_and_finish(worker) for _ in range(200)]
@@ -394,7 +393,7 @@ async def test_pruning_holds_no_claim_up(place: Place, figure: Figure, old: int)
 async def claim_and_finish(conn: AsyncConnection[Any]) -> float:
     """Do what a worker does with one run; return the seconds that it took."""
     started = time.monotonic()
-    (claim,), _ = await claiming.claim_runs(conn, "w", 1, timedelta(seconds=30), {})
+    (claim,) = await claiming.claim_runs(conn, "w", 1, timedelta(seconds=30))
     await runs.finish_run(
         conn, claim, RunState.SUCCEEDED, result="", error=None, spent=runs.Spent(0, None)
     )

@@ -11,8 +11,7 @@ from tests.faults.rig.waiting import until
 
 RUN = """
 insert into agent.run (reason, queue_id, attachment_id, attachment_version, change, key)
-select 'manual', id, id, version, '{}', '1' from agent.attachment;
-update agent_internal.queue set queued = true
+select 'manual', id, id, version, '{}', '1' from agent.attachment
 """
 ENDED = "select exists (select from agent.run where agent_internal.is_final(state))"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from weakref import WeakKeyDictionary
 
 import orjson
 from psycopg import AsyncConnection
@@ -10,11 +11,12 @@ from tests.helpers.database import column, rows, run_all, value
 from walagent.domain.run import Claim, RunState
 from walagent.message import Json
 from walagent.store import claiming, runs
-from walagent.store.claiming import ClaimScope
+from walagent.store.claiming import ClaimScope, Turn
 from walagent.store.runs import NewStep, Spent
 
 LEASE = timedelta(seconds=30)
 NOTHING = Spent(0, None)
+_turns: WeakKeyDictionary[AsyncConnection, Turn] = WeakKeyDictionary()
 
 
 async def add_runs(
@@ -40,7 +42,6 @@ async def add_runs(
     await value(
         conn, "select agent_internal.insert_runs(1, %s::jsonb)", orjson.dumps(documents).decode()
     )
-    await conn.execute("update agent_internal.queue set queued = true where id = %s", [attachment])
     ids = await column(
         conn, "select id from agent.run order by id desc limit %s", len(ordering_keys)
     )
@@ -53,13 +54,12 @@ async def claim(
     *,
     worker: str = "w1",
     lease: timedelta = LEASE,
-    done: Mapping[int, int] | None = None,
     limits: Mapping[int, int] | None = None,
 ) -> list[Claim]:
-    """Claim as a worker does."""
+    """Claim as a worker does; each session has its turn."""
     scope = ClaimScope(limits=limits or {})
-    found, _ = await claiming.claim_runs(conn, worker, slots, lease, done, scope)
-    return found
+    turn = _turns.setdefault(conn, Turn())
+    return await claiming.claim_runs(conn, worker, slots, lease, scope, turn)
 
 
 async def finish(

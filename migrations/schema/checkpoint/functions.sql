@@ -31,12 +31,11 @@ as $$
 $$;
 comment on function agent_internal.abandon_slot(text, bigint, text) is 'Abandon a slot that retains too much WAL; called by its reader';
 
--- Advance the checkpoint, in the transaction that ingests the changes, and notify the workers.  The queues are
--- locked last: a claim that holds one of them must not wait for the inserts before this.
+-- Advance the checkpoint, in the transaction that ingests the changes, and notify the workers if there are runs for them.
 --
 -- Raises WA007 if a newer reader has the checkpoint; the caller must then confirm nothing.
 create or replace function agent_internal.advance_checkpoint(
-    _slot text, _epoch bigint, _commit_lsn pg_lsn, _end_lsn pg_lsn, _queues bigint[], _committed_at timestamptz default null
+    _slot text, _epoch bigint, _commit_lsn pg_lsn, _end_lsn pg_lsn, _for_workers boolean, _committed_at timestamptz default null
 )
     returns void
     language plpgsql
@@ -52,8 +51,8 @@ begin
     if not found then
         raise exception 'another reader took over the checkpoint of slot "%"', _slot using errcode = 'WA007';
     end if;
-    if _queues <> '{}' then
-        perform agent_internal.wake_queues(_queues);
+    if _for_workers then
+        perform agent_internal.wake_workers();
     end if;
 end;
 $$;

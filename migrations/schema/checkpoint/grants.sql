@@ -7,5 +7,5 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent.gap_choice', 'select, insert, update, delete', '{runner}'),
     ('sequence', 'agent.gap_id_seq', 'usage', '{runner,developer}'),
     ('function', 'agent_internal.abandon_slot(text, bigint, text)', 'execute', '{runner}'),
-    ('function', 'agent_internal.advance_checkpoint(text, bigint, pg_lsn, pg_lsn, bigint[], timestamp with time zone)', 'execute', '{runner}'),
+    ('function', 'agent_internal.advance_checkpoint(text, bigint, pg_lsn, pg_lsn, boolean, timestamp with time zone)', 'execute', '{runner}'),
     ('function', 'agent_internal.take_checkpoint(text, text)', 'execute', '{runner}');

@@ -52,7 +52,7 @@ begin
       from marked m;
     get diagnostics _count = row_count;
     if _count > 0 then
-        perform agent_internal.wake_queues(array[_queue]);
+        perform agent_internal.wake_workers();
     end if;
     return _count;
 end;

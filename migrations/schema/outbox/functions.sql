@@ -48,24 +48,6 @@ end;
 $$;
 comment on function agent_internal.enqueue_delivery(text, text, jsonb, bigint, text, text, text, text, text) is 'Send a message through a channel';
 
--- The queue is updated at commit: every claim needs it.
-create or replace function agent_internal.wake_delivery()
-    returns trigger
-    language plpgsql
-    security definer
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _entered constant boolean := agent_internal.enter();
-begin
-    update agent_internal.queue q set queued = true
-      from agent.run r where r.id = new.run_id and q.id = r.queue_id and not q.queued;
-    perform pg_notify('walagent_runs', '');
-    perform agent_internal.leave(_entered);
-    return null;
-end;
-$$;
-
 -- Send a message, as an application does.
 create or replace function agent.send(channel text, subject text, body jsonb)
     returns uuid

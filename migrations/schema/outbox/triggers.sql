@@ -4,11 +4,9 @@ create trigger audit_change after insert or update or delete on agent.channel
 create trigger audit_change after insert or update or delete on agent.notification
     for each row execute function agent_internal.audit_change('notification', 'event,channel', '');
 
-create constraint trigger wake_delivery
+create trigger notify_workers
     after update of run_id on agent.outbox
-    deferrable initially deferred
-    for each row
-    execute function agent_internal.wake_delivery();
+    for each row execute function agent_internal.notify_workers();
 
 -- walagent's own triggers act as who executes the statement: see agent_internal.own_triggers().
 create trigger enter before insert or update or delete on agent.channel for each statement execute function agent_internal.enter_trigger();

@@ -6,7 +6,7 @@ create or replace function agent_internal.end_abandoned_questions()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if agent_internal.expire_leases('question') <> '{}' then
+    if agent_internal.expire_leases('question') then
         perform agent_internal.release_lost();
     end if;
     with left_alone as (
@@ -69,7 +69,7 @@ begin
         raise exception 'session "%" belongs to another role', _session using errcode = 'WA003';
     end if;
     insert into agent_internal.queue as q (kind, session_id) values ('question', _session)
-    on conflict (tenant, session_id) do update set queued = true
+    on conflict (tenant, session_id) do update set kind = q.kind
     returning q.id into _queue;
     with replaced as (
         select r.id

@@ -19,34 +19,20 @@ begin
 end;
 $$;
 
--- Mark queues that may have runs to claim, and notify the workers.  Called late in a transaction: it locks the
--- queues, by ID, and every claim and every ingestion needs them.
-create or replace function agent_internal.wake_queues(_queues bigint[])
+-- Let workers look for runs, at commit.
+create or replace function agent_internal.wake_workers()
     returns void
-    language plpgsql
+    language sql
     set search_path = pg_catalog, pg_temp
-as $$
-begin
-    update agent_internal.queue set queued = true
-     where id in (select id from agent_internal.queue where id = any (_queues) order by id for no key update);
-    perform pg_notify('walagent_runs', '');
-end;
-$$;
+as $$ select pg_notify('walagent_runs', '') $$;
 
--- The transaction of a person can stay open for a long time, and every claim and every ingestion needs the queue: it
--- is updated at commit.
-create or replace function agent_internal.notify_queue()
+create or replace function agent_internal.notify_workers()
     returns trigger
     language plpgsql
-    security definer
     set search_path = pg_catalog, pg_temp
 as $$
-declare
-    _entered constant boolean := agent_internal.enter();
 begin
-    update agent_internal.queue set queued = true where id = new.queue_id and not queued;
-    perform pg_notify('walagent_runs', '');
-    perform agent_internal.leave(_entered);
+    perform pg_notify('walagent_runs', '');  -- as who decides, who cannot execute agent_internal.wake_workers()
     return null;
 end;
 $$;
@@ -98,10 +84,9 @@ begin
         return null;
     end if;
     return _max - (select count(*) from (
-        select from agent_internal.queue q
-                    join agent.run r on r.queue_id = q.id and r.tenant = _tenant and r.state = 'pending'
-                                        and r.blocked_by is null and r.not_before is null
-         where q.tenant = _tenant and q.queued
+        select from agent.run r
+         where r.tenant = _tenant and r.state = 'pending' and r.blocked_by is null and r.not_before is null
+           and (select q.tenant = _tenant from agent_internal.queue q where q.id = r.queue_id limit 1)
          limit _max) as waiting);
 end;
 $$;
@@ -147,7 +132,8 @@ end;
 $$;
 comment on function agent_internal.queue_of(text, text, text) is 'The queue of a kind under a name in a tenant';
 
--- The queue of an attachment; see attachment/attach.sql.
+-- The queue of an attachment; see attachment/attach.sql.  A claim reads a queue without a lock: while pause and cap change,
+-- claims under way are waited for, and others lock the queues.
 create or replace function agent_internal.sync_queue()
     returns trigger
     language plpgsql
@@ -157,11 +143,15 @@ as $$
 declare
     _entered constant boolean := agent_internal.enter();
 begin
+    if exists (select from agent_internal.queue l where l.id = new.id and (l.cap, l.paused) is distinct from (new.cap, new.paused)) then
+        perform agent_internal.prevent_starts();
+        perform agent_internal.wake_workers();
+    end if;
     insert into agent_internal.queue (id, kind, attachment_id, cap, paused)
     select id, case when turns ? 'worker' then 'worker'
                     when relation = 'agent.event'::regclass then 'turn' else 'agent' end, id, cap, paused
       from agent.attachment where id = new.id
-    on conflict (id) do update set kind = excluded.kind, cap = excluded.cap, paused = excluded.paused, queued = true;
+    on conflict (id) do update set kind = excluded.kind, cap = excluded.cap, paused = excluded.paused;
     perform agent_internal.leave(_entered);
     return null;
 end;

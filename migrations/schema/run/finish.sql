@@ -1,5 +1,9 @@
 -- End a run, or release it without ending it.
 
+-- Unblock the runs that wait for one that has ended.
+--
+-- Returns whether its ordering key has another run to claim: also one that no claim could mark, because another
+-- transaction had locked the run before it.
 create or replace function agent_internal.unblock(_run bigint)
     returns boolean
     language plpgsql
@@ -7,7 +11,12 @@ create or replace function agent_internal.unblock(_run bigint)
 as $$
 begin
     update agent.run set blocked_by = null where blocked_by = _run;
-    return found;
+    return found or coalesce((
+        select (select true from agent.run p
+                 where p.queue_id = e.queue_id and p.ordering_key = e.ordering_key
+                   and p.state = 'pending' and p.blocked_by is null and p.not_before is null
+                 limit 1)
+          from agent.run e where e.id = _run), false);
 end;
 $$;
 
@@ -72,8 +81,6 @@ create or replace function agent_internal.release_runs(_worker text)
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
-declare
-    _queues bigint[];
 begin
     with held as (
         select id from agent.run
@@ -87,16 +94,12 @@ begin
                cancel_requested = false,
                finished_at = case when r.cancel_requested then agent_internal.now() end
           from held where r.id = held.id
-        returning r.id, r.queue_id, r.state
-    ), opened as (
-        update agent.run b set blocked_by = null
-          from freed f where b.blocked_by = f.id and agent_internal.is_final(f.state)
+        returning r.id, r.state
     )
-    select array_agg(distinct queue_id) into _queues from freed;
-    if _queues is not null then
-        perform agent_internal.wake_queues(_queues);
-        perform agent_internal.release_lost();
-    end if;
+    update agent.run b set blocked_by = null
+      from freed f where b.blocked_by = f.id and agent_internal.is_final(f.state);
+    perform agent_internal.wake_workers();
+    perform agent_internal.release_lost();
 end;
 $$;
 
@@ -160,6 +163,7 @@ declare
     _done  bigint[];
     _ended bigint[];
     _freed bigint[];
+    _next  bigint[];
 begin
     if (select count(*) > count(distinct e.run) from unnest(_given) e) then
         raise exception 'records contain a run twice' using errcode = '22023';
@@ -209,9 +213,16 @@ begin
     )
     select array(select run_id from recorded union select id from ended), array(select id from ended) into _done, _ended;
     _freed := array(select r.blocked_by from agent.run r where r.blocked_by = any (_ended));
+    -- As agent_internal.unblock() says it.
+    _next := array(select e.id from agent.run e
+                    where e.id = any (_ended) and e.ordering_key is not null and e.id <> all (_freed)
+                      and (select true from agent.run p
+                            where p.queue_id = e.queue_id and p.ordering_key = e.ordering_key
+                              and p.state = 'pending' and p.blocked_by is null and p.not_before is null
+                            limit 1));
     update agent.run r set blocked_by = null where r.blocked_by = any (_freed);
     return query
-        select e.run, e.run = any (_freed),
+        select e.run, e.run = any (_freed || _next),
                case when e.run = any (_done) then null
                     when e.run = any (_held)
                          and exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq) then 'WA004'

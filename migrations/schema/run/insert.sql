@@ -105,8 +105,8 @@ comment on function agent_internal.insert_missed_turns(bigint, integer) is 'Inse
 -- Insert runs and advance the checkpoint, in one round trip.
 --
 -- A run that a worker in the reader's process has a slot for is inserted as already claimed, which saves a
--- commit.  It must pass over no other run: its queue has no backlog, cap or pause, and its ordering key has no
--- unfinished run.  The caller sets `start` for at most one run of an ordering key.
+-- commit.  Its queue has no cap or pause, and its ordering key no unfinished run.  The caller sets `start` for at most
+-- one run of an ordering key, and for none if its last claim left runs, so that none is passed over for long.
 --
 -- No older run may be inserted or requeued between that check and the commit: a claim could start it at the same
 -- time.  agent.retry() and backfills call agent_internal.prevent_starts(); until they commit, no run is
@@ -116,7 +116,7 @@ comment on function agent_internal.insert_missed_turns(bigint, integer) is 'Inse
 -- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], ...].
 create or replace function agent_internal.ingest(
     _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
-    _queues bigint[], _worker text default null, _lease interval default null, _committed_at timestamptz default null
+    _worker text default null, _lease interval default null, _committed_at timestamptz default null
 )
     returns jsonb
     language plpgsql
@@ -125,7 +125,7 @@ create or replace function agent_internal.ingest(
 as $$
 declare
     _started jsonb;
-    _waiting bigint[] := _queues;
+    _waiting boolean := _runs <> '[]';
 begin
     if _worker is null or not agent_internal.try_start() then
         perform agent_internal.insert_runs(_generation, _runs);
@@ -134,7 +134,7 @@ begin
             -- Each with LIMIT: the planner expects a hundred runs, and would rather read all unfinished ones once.
             select n.*, coalesce(n.start, false) and coalesce(n.state, 'pending') = 'pending' and n.delay is null
                    and (select true from agent_internal.queue l
-                         where l.id = n.attachment_id and not l.queued and not l.paused and l.cap is null
+                         where l.id = n.attachment_id and not l.paused and l.cap is null
                          limit 1) is not null
                    and agent_internal.room_of(n.tenant) is null
                    and (select true from agent.run p
@@ -158,10 +158,10 @@ begin
               from given g
              order by g.commit_lsn, g.ordinal
             on conflict on constraint run_once_per_change do nothing  -- planted: no-unique-key/insert-and-claim
-            returning id, lease, queue_id, attachment_id, commit_lsn, ordinal, state
+            returning id, lease, attachment_id, commit_lsn, ordinal, state
         )
         select jsonb_agg(jsonb_build_array(t.id, t.lease, t.attachment_id, t.commit_lsn, t.ordinal)) filter (where t.state = 'running'),
-               coalesce(array_agg(distinct t.queue_id) filter (where t.state = 'pending'), '{}')
+               coalesce(bool_or(t.state = 'pending'), false)
           into _started, _waiting
           from taken t;
     end if;

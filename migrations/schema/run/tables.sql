@@ -71,8 +71,14 @@ create index run_blocked on agent.run (blocked_by) where blocked_by is not null;
 
 create index run_of_row on agent.run (key) where key is not null;
 
-create index run_ready_of_tenant on agent.run (queue_id, tenant, (id + 0))
+-- Runs that can be claimed, by whose turn it is.
+create index run_ready_in_turn on agent.run (tenant, queue_id, (id + 0))
     where state = 'pending' and blocked_by is null and not_before is null;
+
+-- Promise: never two running runs of one ordering key.  A claim avoids it by what it sees; this refuses what it cannot
+-- see, as an older run that another transaction inserts or requeues.
+create unique index run_alone on agent.run (queue_id, ordering_key)  -- planted: two-of-a-key
+    where state = 'running' and ordering_key is not null;
 
 -- Rows are inserted in the order of time: a block range index finds a window, and costs an insert nearly nothing.
 create index run_created on agent.run using brin (created_at) with (pages_per_range = 8, autosummarize = on);

@@ -1,17 +1,17 @@
--- What time does to runs: leases are extended or expire, retries and debounced runs become due, hints drift.
+-- What time does to runs: leases are extended or expire, retries and debounced runs become due.
 
 -- Release runs whose lease has expired: to be claimed again, unless cancellation was requested or their attempts
 -- are used up.
 --
 -- Args: _kind, _queue: only of these; NULL: of all.
--- Returns the queues that have them.
+-- Returns whether there were some.
 create or replace function agent_internal.expire_leases(_kind text default null, _queue bigint default null)
-    returns bigint[]
+    returns boolean
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _queues bigint[];
+    _count bigint;
 begin
     with lost as (
         select id from agent.run
@@ -28,48 +28,42 @@ begin
                error = case when r.attempt >= r.max_attempts and not r.cancel_requested then jsonb_build_object(
                    'reason', format('lost the worker of this run %s times', r.attempt)) else r.error end
           from lost where r.id = lost.id
-        returning r.id, r.queue_id, r.state
+        returning r.id, r.state
     ), opened as (
         update agent.run b set blocked_by = null
          from freed f where b.blocked_by = f.id and agent_internal.is_final(f.state)
     )
-    select array(select distinct queue_id from freed) into _queues;
-    return _queues;
+    select count(*) from freed into _count;
+    return _count > 0;
 end;
 $$;
 comment on function agent_internal.expire_leases(text, bigint) is 'Release runs whose lease has expired';
 
 -- Requeue runs whose retry is due or whose debounce window has ended.
 --
--- Returns the queues that have them.
+-- Returns whether there were some.
 create or replace function agent_internal.wake_due()
-    returns bigint[]
+    returns boolean
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _retried   bigint[];
-    _collected bigint[];
+    _retried boolean;
 begin
     with due as (
         select id from agent.run
          where state = 'waiting_retry' and next_attempt_at <= agent_internal.now()
          order by id for no key update skip locked
-    ), woken as (
-        update agent.run r set state = 'pending', next_attempt_at = null from due where r.id = due.id
-        returning r.queue_id
     )
-    select array(select distinct queue_id from woken) into _retried;
+    update agent.run r set state = 'pending', next_attempt_at = null from due where r.id = due.id;
+    _retried := found;
     with due as (
         select id from agent.run
          where not_before <= agent_internal.now() and state = 'pending'
          order by id for no key update skip locked
-    ), woken as (
-        update agent.run r set not_before = null from due where r.id = due.id
-        returning r.queue_id
     )
-    select array(select distinct queue_id from woken) into _collected;
-    return _retried || _collected;
+    update agent.run r set not_before = null from due where r.id = due.id;
+    return _retried or found;
 end;
 $$;
 comment on function agent_internal.wake_due() is 'Requeue runs whose retry is due or whose debounce window has ended';
@@ -87,7 +81,7 @@ as $$
     select max(id) - nullif(current_setting('walagent.checked_runs', true), '')::bigint from agent.run
 $$;
 
--- Runs that block one another, which agent_internal.repair_hints() releases.  Earlier versions let a retried run and a
+-- Runs that block one another, which agent_internal.repair_blocks() releases.  Earlier versions let a retried run and a
 -- run that had waited block each other.
 --
 -- Of each circle one run at least is blocked by one with a higher ID.
@@ -108,61 +102,31 @@ as $$
 $$;
 comment on function agent_internal.runs_in_circles() is 'Runs that block one another';
 
--- Repair hints that are wrong: blocks by runs that have ended, or that block one another, counts, and queues that
--- have runs but are not marked.
+-- Release runs that are blocked by one that has ended, or that block one another.
 --
--- Queues with runs to claim are found by their runs, with one lookup in the index run_ready for each.
---
--- Args: _queues: those that were given runs.
--- Returns whether there was a queue to repair.
-create or replace function agent_internal.repair_hints(_queues bigint[])
+-- Returns whether there were some.
+create or replace function agent_internal.repair_blocks()
     returns boolean
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _wrong bigint[];
+    _repaired boolean;
 begin
     update agent.run r set blocked_by = null
      where r.blocked_by is not null
        and not exists (select from agent.run p where p.id = r.blocked_by and not agent_internal.is_final(p.state));
+    _repaired := found;
     with stuck as (
         select r.id from agent.run r
          where r.id in (select agent_internal.runs_in_circles())
          order by r.id for no key update skip locked
     )
     update agent.run r set blocked_by = null from stuck s where r.id = s.id;
-    -- Locked in one order, and only these are updated: other transactions wait for queues while they hold some.
-    _wrong := array(
-        with recursive ready (id) as (
-            (select r.queue_id from agent.run r
-              where r.state = 'pending' and r.blocked_by is null and r.not_before is null
-              order by r.queue_id limit 1)
-            union all
-            select (select r.queue_id from agent.run r
-                     where r.state = 'pending' and r.blocked_by is null and r.not_before is null and r.queue_id > n.id
-                     order by r.queue_id limit 1)
-              from ready n where n.id is not null
-        ), lively (id) as (
-            select id from ready union select unnest(_queues)
-        ), suspect (id) as (
-            select id from lively union select id from agent_internal.queue where cap is not null
-        )
-        select l.id
-          from suspect s join agent_internal.queue l on l.id = s.id
-         where not l.queued and l.id in (select id from lively)
-            or l.cap is not null
-               and l.used <> (select count(*) from agent.run r where r.queue_id = l.id and r.state = 'running')
-         order by l.id for no key update of l);
-    update agent_internal.queue l
-       set used = case when l.cap is null then 0
-                       else (select count(*) from agent.run r where r.queue_id = l.id and r.state = 'running') end,
-           queued = true
-     where l.id = any (_wrong);
-    return found;
+    return _repaired or found;
 end;
 $$;
-comment on function agent_internal.repair_hints(bigint[]) is 'Repair hints of queues and blocks that a crash left wrong';
+comment on function agent_internal.repair_blocks() is 'Release runs that are blocked by one that has ended, or that block one another';
 
 -- Allow the start of runs for the rest of the transaction; return false if another transaction prevents it.
 create or replace function agent_internal.try_start()
@@ -215,7 +179,7 @@ create or replace function agent_internal.tick_age()
 as $$ select extract(epoch from agent_internal.now() - taken_at) from agent_internal.lock where name = 'tick' $$;
 comment on function agent_internal.tick_age() is 'Seconds since the last tick of any process';
 
--- Process what is due: expired leases, retries, debounce windows, expired approvals, wrong hints.  One caller at
+-- Process what is due: expired leases, retries, debounce windows, expired approvals, wrong blocks.  One caller at
 -- a time; for the others this does nothing.
 --
 -- Returns the seconds until something is due, or NULL.
@@ -225,17 +189,19 @@ create or replace function agent_internal.tick()
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _queues bigint[];
+    _expired boolean;
+    _woken   boolean;
 begin
     if not agent_internal.begin_tick() then
         return null;
     end if;
     perform agent_internal.apply_cancel_requests();
-    _queues := agent_internal.expire_leases() || agent_internal.wake_due();
+    _expired := agent_internal.expire_leases();
+    _woken := agent_internal.wake_due();
     perform agent_internal.expire_approvals();
     perform agent_internal.settle_due_proposals();
-    if agent_internal.repair_hints(_queues) then
-        perform pg_notify('walagent_runs', '');
+    if agent_internal.repair_blocks() or _expired or _woken then
+        perform agent_internal.wake_workers();
     end if;
     perform agent_internal.release_lost();
     perform agent_internal.number_left_entries();

@@ -4,12 +4,11 @@ create trigger check_transition
     when (old.state is distinct from new.state)
     execute function agent_internal.check_transition();
 
-create constraint trigger notify_queue
+create trigger notify_workers
     after update of state on agent.run
-    deferrable initially deferred
     for each row when (new.state = 'pending' and old.state in ('waiting_approval', 'needs_review', 'failed', 'dead', 'cancelled')
                        or new.state = 'cancelled' and old.state <> 'running')
-    execute function agent_internal.notify_queue();
+    execute function agent_internal.notify_workers();
 
 create trigger notify_of_run
     after update of state on agent.run

@@ -13,9 +13,6 @@ create or replace view agent.broken_invariant with (security_invoker = on) as
                                 order by commit_lsn desc limit 100) r
      where r.reason = 'change'
     union all
-    select 'two runs of one ordering key at the same time', format('queue %s, ordering key %s', queue_id, ordering_key)
-      from agent.run where state = 'running' and ordering_key is not null group by queue_id, ordering_key having count(*) > 1
-    union all
     select 'a run waits for an approval that does not exist', format('run %s', r.id)
       from agent.run r
      where r.state = 'waiting_approval'

@@ -194,7 +194,7 @@ begin
                            max_attempts, cause_run)
     values (_turn.tenant, 'turn', 'summary', _turn.queue_id, _turn.principal, _turn.attachment_id, _turn.attachment_version,
             _turn.change, _turn.key, 'summary ' || _thread, _turn.max_attempts, _turn.id);
-    perform agent_internal.wake_queues(array[_turn.queue_id]);
+    perform agent_internal.wake_workers();
 end;
 $$;
 comment on function agent_internal.request_summary(agent.run, uuid, bigint) is 'Queue a run that summarizes older events';
@@ -325,18 +325,12 @@ create or replace function agent_internal.release_turns(_tenant text, _thread uu
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-declare
-    _queues bigint[];
 begin
-    with released as (
-        update agent.run r set not_before = null
-         where r.queue_id in (select a.id from agent.attachment a where a.tenant = _tenant and a.relation = 'agent.event'::regclass)
-           and r.ordering_key = _thread::text and r.state = 'pending' and r.not_before = '9999-12-31 UTC'
-        returning r.queue_id
-    )
-    select array_agg(distinct queue_id) into _queues from released;
-    if _queues is not null then
-        perform agent_internal.wake_queues(_queues);
+    update agent.run r set not_before = null
+     where r.queue_id in (select a.id from agent.attachment a where a.tenant = _tenant and a.relation = 'agent.event'::regclass)
+       and r.ordering_key = _thread::text and r.state = 'pending' and r.not_before = '9999-12-31 UTC';
+    if found then
+        perform agent_internal.wake_workers();
     end if;
 end;
 $$;

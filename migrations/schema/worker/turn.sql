@@ -179,12 +179,17 @@ begin
                 'reason', format('%s workers did not finish it (max_attempts)', _turn.attempt)));
         end if;
     else
-        update agent.run r
-           set state = 'running', worker = _me, lease = r.lease + 1, attempt = r.attempt + 1, not_before = null, blocked_by = null,
-               error = null,
-               started_at = coalesce(r.started_at, agent_internal.now()),
-               lease_expires_at = agent_internal.now() + make_interval(secs => (_def #>> '{turns,lease_seconds}')::numeric)
-         where r.id = _id;
+        begin
+            update agent.run r
+               set state = 'running', worker = _me, lease = r.lease + 1, attempt = r.attempt + 1, not_before = null, blocked_by = null,
+                   error = null,
+                   started_at = coalesce(r.started_at, agent_internal.now()),
+                   lease_expires_at = agent_internal.now() + make_interval(secs => (_def #>> '{turns,lease_seconds}')::numeric)
+             where r.id = _id;
+        exception when unique_violation then
+            raise exception 'another turn of thread "%" is being worked', _turn.ordering_key
+                using errcode = 'WA027', hint = 'Try again when it has ended.';
+        end;
         -- The former worker might have carried it out: only a person can know.
         select c.* into _open
           from agent_internal.open_calls(_id) c join jsonb_array_elements(_def -> 'tools') t on t ->> 'name' = c.tool
@@ -336,7 +341,9 @@ begin
     select * into _at from agent.attachment a where a.tenant = _tenant and a.name = _names[1];
     select r.id into _id from agent.run r
      where r.queue_id = _at.id and r.ordering_key = start_turn.thread::text and r.kind = 'turn'
-       and r.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review');
+       and r.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+     order by r.state = 'running' desc, r.id
+     limit 1;
     if found then
         perform agent_internal.take_turn(_id);
         return _id;

@@ -30,7 +30,7 @@ begin
                          where n.value ->> 'kind' = 'tool'
                            and agent_internal.approves_risk((select t.risk from agent.tool t where t.name = n.value #>> '{tool,name}'), _as)))))
     returning id into _run;
-    perform agent_internal.wake_queues(array[_queue]);
+    perform agent_internal.wake_workers();
     return _run;
 end;
 $$;

@@ -155,7 +155,7 @@ class Backfill:
         async with self._conn.transaction():
             runs = await place_rows(self._conn, found)
             await backfills.insert_runs(self._conn, attachment, job.generation, runs)
-            await backfills.wake(self._conn, attachment.id)
+            await backfills.wake(self._conn)
             await backfills.move(self._conn, job, rows[-1].cursor, len(rows), len(runs))
 
 

@@ -84,7 +84,7 @@ class RowRecovery:
             made = [await work.carry_out(each) for each in candidates]
         for one in made:
             if one.runs:
-                await backfills.wake(renewal.conn, one.attachment_id)
+                await backfills.wake(renewal.conn)
         return made
 
 

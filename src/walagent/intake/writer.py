@@ -1,6 +1,6 @@
 """Write runs and the checkpoint's position in one commit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from psycopg import AsyncConnection
@@ -40,7 +40,7 @@ class Writer:
         self.conn = conn
         self.checkpoint = checkpoint
         self._starter = starter
-        self._large: set[int] | None = None  # queues of the runs of the large transaction
+        self._large: bool | None = None  # whether the large transaction has runs
 
     async def write(self, runs: Sequence[NewRun], batch: Batch, position: Position) -> bool:
         """Insert the runs of whole transactions and advance the checkpoint.
@@ -58,12 +58,12 @@ class Writer:
         async with self.conn.transaction():
             await self._insert(runs)
             await self.write_beside(batch)
-            await self._advance(position, _queues(runs))  # planted: runs-first/commit
+            await self._advance(position, for_workers=bool(runs))  # planted: runs-first/commit
         return bool(runs)
 
     async def advance(self, position: Position) -> None:
         """Advance the checkpoint; raises as `write`."""
-        await self._advance(position, ())
+        await self._advance(position, for_workers=False)
 
     async def _write_plain(self, runs: Sequence[NewRun], position: Position) -> bool:
         """Write in one round trip; start the runs for which this process has free slots."""
@@ -95,19 +95,19 @@ class Writer:
         """
         await self.conn.execute("begin")
         await self.conn.execute(_REST)
-        self._large = set()
+        self._large = False
 
     async def write_piece(self, runs: Sequence[NewRun]) -> None:
         """Insert runs of a piece."""
         runs = await place(self.conn, runs)
         await self._insert(runs)
         if self._large is not None:
-            self._large.update(_queues(runs))
+            self._large = self._large or bool(runs)
 
     async def end_large(self, position: Position) -> None:
         """Advance the checkpoint and commit all pieces; raises as `write`."""
-        queues, self._large = self._large or set[int](), None
-        await self._advance(position, queues)
+        for_workers, self._large = bool(self._large), None
+        await self._advance(position, for_workers=for_workers)
         await self.conn.execute("commit")
 
     async def write_beside(self, batch: Batch) -> None:
@@ -128,14 +128,14 @@ class Writer:
             await ingestion.defer_changes(conn, checkpoint, deferred)
         faults.hit("intake.runs_inserted")
 
-    async def _advance(self, position: Position, queues: Iterable[int]) -> None:
+    async def _advance(self, position: Position, *, for_workers: bool) -> None:
         await checkpoints.advance_checkpoint(
             self.conn,
             self.checkpoint,
             position.commit_lsn,
             position.end_lsn,
-            queues,
             position.committed_at,
+            for_workers=for_workers,
         )
         faults.hit("intake.checkpoint_advanced")
 
@@ -143,7 +143,3 @@ class Writer:
 def _is_special(run: NewRun) -> bool:
     """Return whether a run needs more than an insert."""
     return run.debounce is not None or run.deferred is not None
-
-
-def _queues(runs: Iterable[NewRun]) -> set[int]:
-    return {run.attachment_id for run in runs}

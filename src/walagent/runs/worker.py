@@ -64,7 +64,7 @@ class Worker:
         self._leases = Leases(resources.pool, settings.name, settings.lease, self._beside)
         self._definitions = Definitions(resources.label)
         self._defining = asyncio.Lock()  # a claim can return hundreds of runs of one attachment
-        self._done: Counter[int] = Counter()  # runs released per queue, since the last claim
+        self._claims = claiming.Turn()
         self._wake = asyncio.Event()
         self._half_free = asyncio.Event()  # set as soon as half of the slots are free
         self._tasks: asyncio.TaskGroup | None = None  # while it runs
@@ -72,7 +72,6 @@ class Worker:
         self._due: float | None = None
         self._idle_wakes = 0  # in a row: there was nothing to claim
         self._woken = True  # whether the last wait ended by a notification
-        self._more = False  # whether the last claim left runs
         self._limited = False  # whether it left some because of a model's limit
         self._failures = 0  # consecutive iterations without a database
         self._tick_age = 0.0  # seconds since the last tick of any process, at the last heartbeat
@@ -175,9 +174,14 @@ class Worker:
     # Claim.
 
     def offer(self) -> Start | None:
-        """Return the free slots, if any: runs that arrive meanwhile need no claim."""
+        """Return the free slots, if any: runs that arrive meanwhile need no claim.
+
+        None while others wait, as far as this worker knows: they are not passed over.
+        """
         free = self._free_slots
         if self._tasks is None or self._stopping or free <= 0:
+            return None
+        if self._claims.more or self._wake.is_set():
             return None
         return Start(self._settings.name, self._lease, free, self._limits(free))
 
@@ -187,12 +191,11 @@ class Worker:
         free = self._free_slots
         if free <= 0:
             return 0
-        done, self._done = self._done, Counter()
         limits = self._limits(free)
         scope = ClaimScope(tuple(self._resources.kinds), limits=limits)
         async with self._leases.connection() as conn:
-            claims, self._more = await claiming.claim_runs(
-                conn, self._settings.name, free, self._lease, done, scope
+            claims = await claiming.claim_runs(
+                conn, self._settings.name, free, self._lease, scope, self._claims
             )
         claimed = Counter(claim.queue_id for claim in claims)
         self._limited = any(claimed[queue] >= most for queue, most in limits.items())
@@ -232,7 +235,7 @@ class Worker:
 
     async def _rest(self, claimed: int) -> None:
         """Wait for a reason to claim again."""
-        if claimed and self._more and self._free_slots > 0:
+        if claimed and self._claims.more and self._free_slots > 0:
             return
         if not claimed and self._woken:
             await self._tick()  # the run that arrived might be due later
@@ -311,10 +314,9 @@ class Worker:
         """Free a run's slot.  Claim only if there might be runs: a claim costs a commit."""
         was_full = self.active >= self._settings.slots
         self._leases.release(held)
-        self._done[held.claim.queue_id] += 1
         if self.active <= self._settings.slots // 2:
             self._half_free.set()
-        more = was_full or self._more or self._limited
+        more = was_full or self._claims.more or self._limited
         if more or not self._definitions.is_uncapped(held.claim):
             self._wake.set()
 

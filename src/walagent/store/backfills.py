@@ -132,11 +132,9 @@ async def insert_runs(
     )
 
 
-async def wake(conn: Connection, attachment_id: int) -> None:
-    """Mark an attachment's queue as having runs, and notify the workers."""
-    await conn.execute(
-        "select agent_internal.wake_queues(_queues => %(queues)s)", {"queues": [attachment_id]}
-    )
+async def wake(conn: Connection) -> None:
+    """Notify the workers of the runs that were inserted, at commit."""
+    await conn.execute("select agent_internal.wake_workers()")
 
 
 async def move(

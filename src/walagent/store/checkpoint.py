@@ -203,18 +203,19 @@ def _checkpoint(row: Sequence[Any]) -> Checkpoint:
     )
 
 
-async def advance_checkpoint(  # noqa: PLR0913, PLR0917 - a row's columns
+async def advance_checkpoint(  # noqa: PLR0913 - a row's columns
     conn: Connection,
     checkpoint: Checkpoint,
     commit_lsn: Lsn,
     end_lsn: Lsn,
-    queues: Iterable[int] = (),
     committed_at: datetime | None = None,
+    *,
+    for_workers: bool = False,
 ) -> None:
     """Advance the checkpoint in the transaction that inserted the runs, and notify the workers.
 
     Args:
-        queues: the attachments that have new runs.
+        for_workers: whether there are runs for them.
         committed_at: when the last ingested transaction committed.
 
     Raises (as PostgreSQL errors, see `store.errors`):
@@ -222,14 +223,14 @@ async def advance_checkpoint(  # noqa: PLR0913, PLR0917 - a row's columns
     """
     await conn.execute(
         "select agent_internal.advance_checkpoint(_slot => %(slot)s, _epoch => %(epoch)s,"
-        " _commit_lsn => %(commit_lsn)s, _end_lsn => %(end_lsn)s, _queues => %(queues)s,"
+        " _commit_lsn => %(commit_lsn)s, _end_lsn => %(end_lsn)s, _for_workers => %(for_workers)s,"
         " _committed_at => %(committed_at)s)",
         {
             "slot": checkpoint.slot,
             "epoch": checkpoint.epoch,
             "commit_lsn": str(commit_lsn),
             "end_lsn": str(end_lsn),
-            "queues": sorted(set(queues)),
+            "for_workers": for_workers,
             "committed_at": committed_at,
         },
     )

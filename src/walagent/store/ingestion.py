@@ -53,7 +53,7 @@ async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
     cursor = await conn.execute(
         "select agent_internal.ingest(_slot => %(slot)s, _epoch => %(epoch)s,"
         " _generation => %(generation)s, _commit_lsn => %(commit_lsn)s, _end_lsn => %(end_lsn)s,"
-        " _runs => %(runs)s::jsonb, _queues => %(queues)s, _worker => %(worker)s,"
+        " _runs => %(runs)s::jsonb, _worker => %(worker)s,"
         " _lease => %(lease)s, _committed_at => %(committed_at)s)",
         {
             "slot": checkpoint.slot,
@@ -62,7 +62,6 @@ async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
             "commit_lsn": str(commit_lsn),
             "end_lsn": str(end_lsn),
             "runs": _documents(runs, marked),
-            "queues": sorted({run.attachment_id for run in runs}),
             "worker": start.worker if start and marked else None,
             "lease": start.lease if start else None,
             "committed_at": committed_at,

@@ -105,7 +105,7 @@ async def claim_question(
 ) -> ClaimedQuestion | None:
     """Claim a question of this login; None if another process was faster."""
     scope = ClaimScope(("question",), question.queue_id, question.run_id)
-    claims, _ = await claim_runs(conn, worker, 1, lease, scope=scope)
+    claims = await claim_runs(conn, worker, 1, lease, scope=scope)
     return asked_by(claims[0]) if claims else None
 
 

@@ -126,8 +126,7 @@ async def start_run(conn: Connection, attachment: Attachment, run: Mapping[str, 
     await conn.execute(
         "select agent_internal.insert_runs(_generation => 0, _runs => %s)", [LossyJson([document])]
     )
-    await conn.execute("select agent_internal.wake_queues(_queues => %s)", [[attachment.id]])
-    claims, _ = await claiming.claim_runs(
+    claims = await claiming.claim_runs(
         conn, _WORKER, 1, _LEASE, scope=ClaimScope(queue=attachment.id)
     )
     return claims[0]

@@ -35,6 +35,7 @@ class Bug:
 POINTS, APART = "tests/faults/test_points.py::", "tests/faults/test_points_apart.py::"
 FENCES, CONNECTIONS = "tests/faults/test_fences.py::", "tests/faults/test_connections.py::"
 ORDERING = "tests/integration/sql/test_ordering.py::"
+CLAIMS = "tests/integration/sql/test_claim_chance.py::"
 DAEMONS = (
     "tests/faults/test_failpoints.py::test_daemons_that_are_killed_at_every_point_are_made_up_for"
 )
@@ -192,6 +193,54 @@ BUGS = (
                 "[intake.runs_inserted]",
                 r"assert fenced ==",
                 "who lost the checkpoint commits, and nothing stops it",
+            ),
+        ),
+    ),
+    Bug(
+        "two-of-a-key",
+        "two claims that cannot see each other's run of an ordering key both take theirs",
+        (Rewrite("two-of-a-key", "unique ", ""),),
+        (
+            Catch(
+                CLAIMS + "test_a_run_that_is_committed_late_waits_for_the_younger_one_of_its_key",
+                r"assert \[1\] == \[\]",
+                "an older run is claimed beside the younger one",
+            ),
+        ),
+    ),
+    Bug(
+        "pause-unseen",
+        "a claim that began before a pause takes its runs after it",
+        (Rewrite("pause-unseen", r"agent_internal\.try_start\(\)", "true"),),
+        (
+            Catch(
+                CLAIMS + "test_a_pause_waits_for_claims_under_way_and_stops_later_ones",
+                r"assert not",
+                "the pause does not wait for the claim",
+            ),
+        ),
+    ),
+    Bug(
+        "cap-unlocked",
+        "claims of a queue with a cap count its runs without a lock",
+        (Rewrite("cap-unlocked", "for no key update skip locked", ""),),
+        (
+            Catch(
+                CLAIMS + "test_no_promise_of_a_claim_is_broken[1-8]",
+                "a cap: ",
+                "more runs are running than the cap",
+            ),
+        ),
+    ),
+    Bug(
+        "limit-unlocked",
+        "claims of a tenant with a limit count its runs without a lock",
+        (Rewrite("limit-unlocked", ", true", ", false"),),
+        (
+            Catch(
+                CLAIMS + "test_no_promise_of_a_claim_is_broken[1-8]",
+                "a limit of a tenant: ",
+                "more runs of a tenant are running than its limit",
             ),
         ),
     ),

@@ -189,9 +189,7 @@ async def add_model(place: Place, name: str, script: Mapping[str, Json] | None =
 async def let_waits_end(conn: AsyncConnection[Any]) -> None:
     """Let every wait end while nobody works, where CLOCK is the clock: no lease runs out by it."""
     async with conn.transaction():
-        await conn.execute(
-            "lock table agent_internal.queue in exclusive mode"
-        )  # so that nobody claims
+        await conn.execute("lock table agent_internal.queue")  # so that nobody claims
         await conn.execute(
             "update public.clock set shift = shift + interval '1 hour'"
             " where not exists (select from agent.run where state = 'running')"

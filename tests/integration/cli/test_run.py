@@ -72,7 +72,6 @@ def test_a_worker_works_what_another_process_took_in(user: User, empty: str) -> 
             " select 'manual', id, id, version, %s::jsonb, '1' from agent.attachment",
             [change],
         )
-        conn.execute("update agent_internal.queue set queued = true")
         until(conn, "select state = 'succeeded' from agent.run")
         assert worker.ends(signal.SIGTERM) == 0
 

@@ -136,7 +136,6 @@ select 'manual', id, id, version,
 returning id::text
 """
 CLAIM = """
-update agent_internal.queue set queued = true;
 select agent_internal.claim_runs('w', 10, '1 minute')
 """
 ASK = """

@@ -273,7 +273,7 @@ async def test_only_the_first_of_an_ordering_key_starts_and_only_while_there_is_
     await take(made, stream, transaction(200, inserted(on, {"id": 6, "status": "b"})))
     assert len(hands.held) == 2
     await finish(conn, hands.held[0])
-    assert [held.key for held in await claim(conn, done={on.id: 1})] == ["2"]
+    assert [held.key for held in await claim(conn)] == ["2"]
 
 
 async def test_no_more_runs_start_than_their_model_has_room_for(conn: AsyncConnection) -> None:
@@ -294,12 +294,11 @@ async def test_no_more_runs_start_than_their_model_has_room_for(conn: AsyncConne
     "waits",
     [
         "select agent.pause('support_tickets')",
-        "update agent_internal.queue set queued = true",
         "update agent.attachment set cap = 5",
     ],
 )
 async def test_a_run_that_would_pass_others_by_waits(conn: AsyncConnection, waits: str) -> None:
-    """Paused, capped, or with a backlog before it: it takes its turn."""
+    """Paused or capped: it takes its turn."""
     on = await desk(conn)
     await claim(conn)
     await run_all(conn, waits)
@@ -379,7 +378,6 @@ async def test_nobody_sees_half_of_a_large_transaction(conn: AsyncConnection, ds
         await take(made, stream, [commit])
     assert stream.confirmed == [60, 110]
     assert await value(conn, "select count(*) from agent.run") == 12001
-    assert await value(conn, "select queued from agent_internal.queue") is True
 
 
 # Attaching stands in the WAL.

@@ -75,6 +75,28 @@ async def test_a_turn_answers_once(conn: AsyncConnection, dsn: str) -> None:
         assert await value(conn, said) == 1
 
 
+async def test_two_turns_of_a_thread_are_not_worked_side_by_side(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """As no claim does it; when the first has ended, the second is there."""
+    async with desk(conn, dsn) as d:
+        first = await d.start()
+        second = await value(
+            conn,
+            "insert into agent.run (tenant, kind, reason, principal, queue_id, attachment_id,"
+            " attachment_version, change, key, ordering_key)"
+            " select tenant, kind, 'manual', principal, queue_id, attachment_id,"
+            "        attachment_version, change, key, ordering_key from agent.run where id = %s"
+            " returning id",
+            first,
+        )
+        assert await d.call("start_turn", d.thread) == first
+        error = await refused(d.worker, "select agent.run_turn(%s)", second, state="WA027")
+        assert f'another turn of thread "{d.thread}" is being worked' in str(error)
+        await d.call("finish_turn", first, "Hi.")
+        assert await d.call("start_turn", d.thread) == second
+
+
 async def test_only_calls_that_were_made_get_a_result(conn: AsyncConnection, dsn: str) -> None:
     """Not one that was never made, was denied, awaits an approval, or has its result."""
     async with desk(conn, dsn, approve="{send_letter}") as d:

@@ -487,7 +487,6 @@ async def test_the_next_attempt_gives_back_what_the_last_one_reserved(
     await make_budget(conn)
     await reserve(conn, run, 0.9)
     await runs.park_run(conn, run, RunState.PENDING, spent=NOTHING)
-    await run_all(conn, "update agent_internal.queue set queued = true")
     (again,) = await claim(conn, worker="w2")
     assert again.lease == run.lease + 1
     assert await reserve(conn, again, 0.8) is None

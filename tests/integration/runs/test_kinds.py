@@ -29,7 +29,7 @@ async def test_each_kind_has_queues_with_names(conn: AsyncConnection) -> None:
     (queue,) = await rows(conn, "select queue_id from agent.run where id = %s", made[0])
     assert queue == (again,)
     scope = ClaimScope(kinds=("delivery",))
-    claims, _ = await claiming.claim_runs(conn, "w", 9, LEASE, None, scope)
+    claims = await claiming.claim_runs(conn, "w", 9, LEASE, scope)
     assert [(claim.run_id, claim.kind) for claim in claims] == [(made[1], "delivery")]
 
 

@@ -52,7 +52,6 @@ async def test_a_claim_brings_all_that_is_needed_to_start(conn: AsyncConnection)
     step = NewStep(0, StepKind.REPLY, {"parts": [], "stop": "end"}, usage, 0.5, 12)
     await runs.record_step(conn, held, step)
     await run_all(conn, "update agent.run set state = 'pending', lease_expires_at = null")
-    await run_all(conn, "update agent_internal.queue set queued = true")
     (again,) = await claim(conn)
     assert again.steps == (step.recorded,)
     assert again.steps[0].tokens == 4321
@@ -109,7 +108,7 @@ async def test_no_more_runs_than_the_cap_are_worked_at_once(conn: AsyncConnectio
     assert len(first) == 2
     assert await claim(conn, worker="w2") == []
     await finish(conn, first[0])
-    assert len(await claim(conn, worker="w1", done={attachment: 1})) == 1
+    assert len(await claim(conn, worker="w1")) == 1
     assert await claim(conn, worker="w2") == []
 
 
@@ -123,18 +122,14 @@ async def test_the_cap_holds_under_many_claims_at_once(conn: AsyncConnection, ds
     async def work(name: str) -> None:
         nonlocal running, most, done
         async with session(dsn) as own:
-            let_go = 0
             while done < 120:
-                claims = await claim(
-                    own, 4, worker=name, done={attachment: let_go} if let_go else {}
-                )
+                claims = await claim(own, 4, worker=name)
                 running += len(claims)
                 most = max(most, running)
                 for held in claims:
                     await finish(own, held)
                     running -= 1
                     done += 1
-                let_go = len(claims)
                 await asyncio.sleep(0)
 
     async with asyncio.timeout(30):
@@ -160,36 +155,6 @@ async def test_every_run_is_claimed_once_by_many_claimers(conn: AsyncConnection,
 
     await asyncio.gather(*(work(f"w{n}") for n in range(8)))
     assert sorted(taken) == sorted(added)
-
-
-@pytest.mark.slow
-async def test_workers_that_let_runs_go_in_any_order_do_not_block_each_other(
-    conn: AsyncConnection, dsn: str
-) -> None:
-    """Attachments are locked in one order, whatever the order in which they are told."""
-    first, second = await desk(conn, name="a"), await desk(conn, name="b")
-    async with session(dsn) as one, session(dsn) as other:
-
-        async def let_go(own: AsyncConnection, order: list[int]) -> None:
-            for _ in range(300):
-                await claim(own, 1, done=dict.fromkeys(order, 1))
-
-        async with asyncio.timeout(20):
-            await asyncio.gather(let_go(one, [first, second]), let_go(other, [second, first]))
-
-
-async def test_a_claim_that_finds_nothing_is_cheap_until_something_comes(
-    conn: AsyncConnection,
-) -> None:
-    """The attachment leaves the round; new runs bring it back."""
-    attachment = await desk(conn)
-    assert await claim(conn) == []
-    queued = "select queued from agent_internal.queue"
-    assert await value(conn, queued) is False
-    await add_runs(conn, attachment, None)
-    assert await value(conn, queued) is True
-    assert len(await claim(conn)) == 1
-    assert await value(conn, queued) is False
 
 
 async def test_a_row_with_many_changes_does_not_hold_up_the_others(conn: AsyncConnection) -> None:

@@ -14,7 +14,7 @@ alter table agent.run disable trigger user;
 insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal,
                        change, key, ordering_key, state, lease_expires_at, next_attempt_at,
                        not_before, blocked_by, finished_at, tenant, created_at)
-select {id}, {id}, 1, 1, '0/100'::pg_lsn + n, 0, '{{}}', n::text, n % 500, s.state,
+select {id}, {id}, 1, 1, '0/100'::pg_lsn + n, 0, '{{}}', n::text, n % 499, s.state,
        case when s.state = 'running' then now() end,
        case when s.state = 'waiting_retry' then now() end,
        case when s.state = 'pending' and n % 50 = 0 then now() end,
@@ -52,13 +52,13 @@ select r.id from agent.run r
 # By index: where the statement stands, and the statement.
 USES = {
     "run_pkey": ("a worker reads its run", "select * from agent.run where id = 7"),
-    "run_ready": ("run/claim.sql claim_from_queue", READY.format("")),
-    "run_ready_of_tenant": (
-        "run/claim.sql claim_from_queue",
+    "run_ready": ("run/claim.sql claim_in_order", READY.format("")),
+    "run_ready_in_turn": (
+        "run/claim.sql claim_in_order",
         READY.format("r.tenant = 'other' and"),
     ),
     "run_ordering": (
-        "run/claim.sql claim_from_queue",
+        "run/claim.sql claim_in_order",
         """select p.id from agent.run p
             where p.queue_id = 1 and p.ordering_key = '7' and p.id + 0 < 9 and p.state in
               ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')""",
@@ -116,8 +116,8 @@ USES = {
               and type = 'system'""",
     ),
 }
-# What guarantees that a change has one run: an insert reads them.
-CONSTRAINTS = {"run_once_per_change", "run_once_per_backfilled_row"}
+# What guarantees that a change has one run, and an ordering key one that is running.
+CONSTRAINTS = {"run_once_per_change", "run_once_per_backfilled_row", "run_alone"}
 INDEXES = "select relname::text from pg_class c join pg_index i on i.indexrelid = c.oid where {}"
 
 

@@ -20,9 +20,6 @@ BROKEN = {
     "a run is ahead of the checkpoint": """
         insert into agent.checkpoint (slot, system_id, timeline, plugin, commit_lsn, end_lsn)
         values ('s', '1', 1, 'pgoutput', '0/1', '0/1')""",
-    "two runs of one ordering key at the same time": """
-        update agent.run
-           set ordering_key = 'a', state = 'running', lease_expires_at = 'infinity'""",
     "a run waits for an approval that does not exist": """
         update agent.run set state = 'waiting_approval', lease_expires_at = null where id = 1""",
     "an approval waits for a run that has ended": f"{QUESTION}; {ENDED}",
@@ -85,7 +82,6 @@ async def test_starting_a_run_reads_no_other_unfinished_ones(conn: AsyncConnecti
     attached = await attach(conn, "")
     await add_runs(conn, attached, *(str(n) for n in range(300)))
     await claim(conn, 300)
-    await run_all(conn, "update agent_internal.queue set queued = false")
     await run_all(
         conn,
         "insert into agent.checkpoint (slot, system_id, timeline, plugin, commit_lsn, end_lsn)"
@@ -110,10 +106,9 @@ async def test_starting_a_run_reads_no_other_unfinished_ones(conn: AsyncConnecti
         started = await value(
             conn,
             "select agent_internal.ingest(_slot => 's', _epoch => 0, _generation => 1,"
-            " _commit_lsn => '1/8', _end_lsn => '1/9', _runs => %s, _queues => %s,"
+            " _commit_lsn => '1/8', _end_lsn => '1/9', _runs => %s,"
             " _worker => 'w', _lease => '30 s')",
             Jsonb([run]),
-            [attached],
         )
         after = await value(conn, read)
     assert len(started) == 1

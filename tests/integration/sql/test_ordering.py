@@ -39,20 +39,12 @@ async def test_runs_of_one_ordering_key_are_worked_one_after_the_other(
     assert ids(first) == [a1, b1]
     assert await claim(conn) == []
     await finish(conn, first[1])
-    await set_queued(conn)
     assert ids(await claim(conn)) == [b2]
     await finish(conn, first[0])
-    await set_queued(conn)
     (second,) = await claim(conn)
     assert second.run_id == a2
     await finish(conn, second)
-    await set_queued(conn)
     assert ids(await claim(conn)) == [a3]
-
-
-async def set_queued(conn: AsyncConnection) -> None:
-    """What a worker says with its next claim."""
-    await run_all(conn, "update agent_internal.queue set queued = true")
 
 
 async def test_runs_without_an_ordering_key_keep_no_order(conn: AsyncConnection) -> None:
@@ -129,7 +121,6 @@ async def test_a_run_is_inserted_as_claimed_only_if_none_holds_its_ordering_key(
     attached = await _in_state(conn, state)
     await run_all(
         conn,
-        "update agent_internal.queue set queued = false;"
         "insert into agent.checkpoint (slot, system_id, timeline, plugin, commit_lsn, end_lsn)"
         " values ('s', '1', 1, 'pgoutput', '1/0', '1/0')",
     )
@@ -145,9 +136,8 @@ async def test_a_run_is_inserted_as_claimed_only_if_none_holds_its_ordering_key(
     }
     started = await value(
         conn,
-        "select agent_internal.ingest('s', 0, 1, '1/8', '1/9', %s, %s, 'w', '30 s')",
+        "select agent_internal.ingest('s', 0, 1, '1/8', '1/9', %s, 'w', '30 s')",
         Jsonb([run]),
-        [attached],
     )
     assert (started is not None) is not HOLDS[state]
 
@@ -160,7 +150,6 @@ async def test_a_run_that_waits_holds_its_ordering_key(
     await add_runs(conn, await desk(conn), "a", "a")
     (first,) = await claim(conn)
     await runs.park_run(conn, first, state, delay=60, spent=NOTHING)
-    await set_queued(conn)
     again = await claim(conn)
     assert ids(again) == ([first.run_id] if state is RunState.PENDING else [])
 
@@ -170,7 +159,6 @@ async def test_a_run_that_waits_for_a_person_holds_its_ordering_key(conn: AsyncC
     await add_runs(conn, await desk(conn, "tools=[refund_user], approve=[refund_user]"), "a", "a")
     (first,) = await claim(conn)
     await park_for_approval(conn, first)
-    await set_queued(conn)
     assert await claim(conn) == []
 
 
@@ -192,7 +180,7 @@ async def test_whatever_way_a_run_ends_its_ordering_key_goes_on(
         None,
         second,
     ]
-    assert ids(await claim(conn, done={held.attachment_id: 1})) == [second]
+    assert ids(await claim(conn)) == [second]
     assert third == second + 1
 
 
@@ -204,7 +192,7 @@ async def test_a_cancelled_link_of_a_chain_lets_the_rest_go_on(conn: AsyncConnec
     await value(conn, "select agent.cancel(%s)", second)
     assert await claim(conn) == []
     await finish(conn, held)
-    assert ids(await claim(conn, done={held.attachment_id: 1})) == [third]
+    assert ids(await claim(conn)) == [third]
 
 
 async def test_a_lost_worker_holds_an_ordering_key_no_longer_than_its_lease(
@@ -223,12 +211,12 @@ async def test_a_retried_run_waits_for_the_one_that_is_being_worked(conn: AsyncC
     first, second = await add_runs(conn, await desk(conn), "a", "a")
     (held,) = await claim(conn)
     await finish(conn, held, RunState.FAILED, error={"reason": "x"})
-    (running,) = await claim(conn, done={held.attachment_id: 1})
+    (running,) = await claim(conn)
     assert running.run_id == second
     await value(conn, "select agent.retry(%s)", first)
     assert await claim(conn) == []
     await finish(conn, running)
-    assert ids(await claim(conn, done={held.attachment_id: 1})) == [first]
+    assert ids(await claim(conn)) == [first]
 
 
 async def test_a_retried_run_goes_before_those_that_have_not_started(conn: AsyncConnection) -> None:
@@ -241,7 +229,7 @@ async def test_a_retried_run_goes_before_those_that_have_not_started(conn: Async
     assert held.run_id == first
     await finish(conn, held)
     for expected in (second, third):
-        (held,) = await claim(conn, done={held.attachment_id: 1})
+        (held,) = await claim(conn)
         assert held.run_id == expected
         await finish(conn, held)
 
@@ -255,13 +243,12 @@ async def test_a_retried_run_and_one_that_waits_do_not_block_each_other(
     (held,) = await claim(conn)
     await park_for_approval(conn, held)
     await value(conn, "select agent.retry(%s)", first)
-    await set_queued(conn)
     assert await claim(conn) == []
     await run_all(conn, "select agent.approve(id) from agent.approval")
     (held,) = await claim(conn)
     assert held.run_id == second
     await finish(conn, held)
-    assert ids(await claim(conn, done={held.attachment_id: 1})) == [first]
+    assert ids(await claim(conn)) == [first]
 
 
 async def test_runs_that_block_each_other_are_found_and_released(conn: AsyncConnection) -> None:
@@ -282,7 +269,6 @@ async def test_runs_that_block_each_other_are_found_and_released(conn: AsyncConn
         (held,) = await claim(conn)
         assert held.run_id == expected
         await finish(conn, held)
-        await set_queued(conn)
 
 
 @dataclass(slots=True)
@@ -327,11 +313,9 @@ async def test_many_workers_never_work_two_runs_of_an_ordering_key_at_once(
 
     async def work(name: str) -> None:
         nonlocal left
-        done = dict[int, int]()
         async with session(dsn) as own:
             while left:
-                claims = await claim(own, chance.randint(1, 4), worker=name, done=done)
-                done = {}
+                claims = await claim(own, chance.randint(1, 4), worker=name)
                 for held in claims:
                     checker.starts(held, ordering_keys[held.run_id])
                 for held in claims:
@@ -347,7 +331,6 @@ async def test_many_workers_never_work_two_runs_of_an_ordering_key_at_once(
                         await runs.park_run(
                             own, held, RunState.WAITING_RETRY, delay=delay, spent=NOTHING
                         )
-                    done[held.attachment_id] = done.get(held.attachment_id, 0) + 1
                 if not claims:
                     await claiming.tick(own)
                     await asyncio.sleep(0.002)

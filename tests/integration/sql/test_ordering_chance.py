@@ -54,7 +54,6 @@ class World:
         """Do one thing."""
         match move:
             case "claim":
-                await run_all(self.conn, "update agent_internal.queue set queued = true")
                 self.held += await claim(self.conn)
             case "end" | "park":
                 while self.held:

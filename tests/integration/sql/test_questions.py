@@ -100,7 +100,7 @@ async def test_no_worker_claims_a_question_that_it_was_not_asked_to(conn: AsyncC
     agents = await add_runs(conn, await attach(conn, ""), "a")
     new = await questions.ask(conn, "s", "How many?", {})
     assert [held.run_id for held in await claim(conn)] == agents
-    found, _ = await claiming.claim_runs(conn, "w", 10, LEASE, scope=ClaimScope(("question",)))
+    found = await claiming.claim_runs(conn, "w", 10, LEASE, scope=ClaimScope(("question",)))
     assert [held.run_id for held in found] == [new.run_id]
 
 
@@ -259,17 +259,12 @@ async def test_a_run_that_is_not_there_is_nobodys(conn: AsyncConnection, dsn: st
         ", _kinds => '{question}', _queue => {agents}",
         ", _kinds => '{agent}', _queue => {agents}",
         ", _kinds => '{question}', _queue => 999",
-        (
-            ", _kinds => '{question}', _queue => {mine}, _done_queues => '{{agents}}',"
-            " _done_counts => '{5}'"
-        ),
-        ", _kinds => '{question}', _queue => {mine}, _done_queues => null",
     ],
 )
 async def test_another_queue_cannot_be_claimed_from(
     conn: AsyncConnection, dsn: str, arguments: str
 ) -> None:
-    """Nor counted down: of a queue with a cap that would let more runs run."""
+    """Whatever kinds and queue it names."""
     queues = "select to_jsonb(q) from agent_internal.queue q order by id"
     async with attacker(conn, dsn) as (own, _):
         await set_clock(conn, "5 minutes")

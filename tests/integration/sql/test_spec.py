@@ -221,7 +221,7 @@ async def attached(conn: AsyncConnection) -> Json:
         conn,
         "select to_jsonb(t) - '{id,attached_at,definition}'::text[] as row,"
         "       t.definition - 'id' as definition, v.definition - 'id' as version,"
-        "       to_jsonb(g) - 'updated_at' as agent, l.cap, l.queued,"
+        "       to_jsonb(g) - 'updated_at' as agent, l.cap,"
         "       array(select p.pubname from pg_publication_tables p"
         "              where p.tablename = 'support_tickets') as published"
         "  from agent.attachment t join agent.agent g on g.name = t.agent"
