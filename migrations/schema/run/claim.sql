@@ -1,7 +1,6 @@
 -- Claim runs: choose and lock them, and give them to a worker.
 
--- Choose and lock up to *_want* runs of a queue, oldest first: of one tenant, or of all.  Claims of one queue pass over
--- each other's runs.
+-- Choose and lock runs of queues, oldest first: of one tenant, or of all.  Claims pass over each other's runs.
 --
 -- A run whose ordering key has an unfinished run before it is not taken.  It looks for that one after it has locked its
 -- candidates, so a run that another claim is taking is still an unfinished one.  `blocked_by` is set to the last of
@@ -11,63 +10,58 @@
 --
 -- No more is locked than is taken, unless candidates are blocked: then the next rounds look further.
 --
--- Args: _run: only this run.
--- Returns: more: whether the queue might have more runs to claim.
+-- Args: _wants: how many of each queue.  _run: only this run.  taken: those that this claim has, to which it adds.
+-- Returns: more: the queues that might have more runs to claim.
 create or replace function agent_internal.claim_in_order(
-    _id bigint, _tenant text, _want integer, _run bigint, out taken bigint[], out more boolean
+    _tenant text, _queues bigint[], _wants integer[], _run bigint, inout taken bigint[], out more bigint[]
 )
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _passed bigint[] := '{}';  -- looked at, and not taken
-    _window bigint[];
+    _left   integer[] := _wants;  -- of each queue
+    _seen   bigint[] := taken;  -- looked at
+    _ids    bigint[];  -- the candidates, and of each its queue
+    _of     bigint[];
     _keys   bigint;
     _now    bigint[];
-    _limit  integer;
+    _extra  integer := 0;
+    _passed boolean;
 begin
-    taken := '{}';
-    more := false;
-    if _want <= 0 then
-        return;
-    end if;
+    more := '{}';
     -- Behind a thousand changes of one row there might be one of another row.
     for _round in 1 .. 25 loop
-        _limit := _want - cardinality(taken) + case _round when 1 then 0 else 32 end;
-        -- Three statements: each has the index that it needs.
-        if _run is not null then
-            select coalesce(array_agg(w.id), '{}'), count(w.ordering_key) into _window, _keys
-              from (select r.id, r.ordering_key from agent.run r
-                     where r.id = _run and r.queue_id = _id
-                       and r.state = 'pending' and r.blocked_by is null and r.not_before is null
-                       and r.id <> all (taken || _passed)
-                       for update skip locked) w;
-        elsif _tenant is null then
-            select coalesce(array_agg(w.id), '{}'), count(w.ordering_key) into _window, _keys
-              from (select r.id, r.ordering_key from agent.run r
-                     where r.queue_id = _id
-                       and r.state = 'pending' and r.blocked_by is null and r.not_before is null
-                       and r.id <> all (taken || _passed)
-                     order by r.id + 0
-                     limit _limit
-                       for update skip locked) w;
+        -- Two statements: each has the index that it needs.
+        if _tenant is null then
+            select coalesce(array_agg(w.id), '{}'), array_agg(w.queue_id), count(w.ordering_key) into _ids, _of, _keys
+              from unnest(_queues, _left) as q (id, n)
+                   cross join lateral (select r.id, r.queue_id, r.ordering_key from agent.run r
+                                        where r.queue_id = q.id
+                                          and r.state = 'pending' and r.blocked_by is null and r.not_before is null
+                                          and r.id <> all (_seen) and (_run is null or r.id = _run)
+                                        order by r.id + 0
+                                        limit case when q.n > 0 then q.n + _extra else 0 end
+                                          for update skip locked) w;
         else
-            select coalesce(array_agg(w.id), '{}'), count(w.ordering_key) into _window, _keys
-              from (select r.id, r.ordering_key from agent.run r
-                     where r.tenant = _tenant and r.queue_id = _id
-                       and r.state = 'pending' and r.blocked_by is null and r.not_before is null
-                       and r.id <> all (taken || _passed)
-                     order by r.id + 0
-                     limit _limit
-                       for update skip locked) w;
+            select coalesce(array_agg(w.id), '{}'), array_agg(w.queue_id), count(w.ordering_key) into _ids, _of, _keys
+              from unnest(_queues, _left) as q (id, n)
+                   cross join lateral (select r.id, r.queue_id, r.ordering_key from agent.run r
+                                        where r.tenant = _tenant and r.queue_id = q.id
+                                          and r.state = 'pending' and r.blocked_by is null and r.not_before is null
+                                          and r.id <> all (_seen)
+                                        order by r.id + 0
+                                        limit case when q.n > 0 then q.n + _extra else 0 end
+                                          for update skip locked) w;
         end if;
+        exit when _ids = '{}';
+        _seen := _seen || _ids;
         if _keys = 0 then  -- no order to keep
-            _now := _window[:_want - cardinality(taken)];
+            _now := _ids;
         else
             with candidate as materialized (
-                select r.id, r.ordering_key, r.started_at is not null as begun
+                select r.id, r.queue_id, r.ordering_key, r.started_at is not null as begun
                   from agent.run r
-                 where r.id = any (_window)
+                 where r.id = any (_ids)
                  order by r.id
             ), ahead as materialized (
                 select c.id,
@@ -75,13 +69,13 @@ begin
                            case when not c.begun then
                                (select p.id
                                   from agent.run p
-                                 where p.queue_id = _id and p.ordering_key = c.ordering_key and p.id + 0 < c.id
+                                 where p.queue_id = c.queue_id and p.ordering_key = c.ordering_key and p.id + 0 < c.id
                                    and p.state = 'pending' and p.started_at is null
                                  order by p.id + 0 desc
                                  limit 1) end,
                            (select p.id
                               from agent.run p
-                             where p.queue_id = _id and p.ordering_key = c.ordering_key and p.id <> c.id
+                             where p.queue_id = c.queue_id and p.ordering_key = c.ordering_key and p.id <> c.id
                                and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')  -- planted: review-holds-nothing/claim
                                and (p.state <> 'pending' or p.started_at is not null or p.id = any (taken))
                                and (not c.begun or p.id < c.id or p.state = 'running' or p.id = any (taken))
@@ -101,14 +95,27 @@ begin
                  where r.id = a.id and a.by = any (array(select h.id from held h))
                 returning 1
             )
-            select array(select a.id from ahead a where a.by is null order by a.id limit _want - cardinality(taken)) into _now;
+            select array(select a.id from ahead a where a.by is null) into _now;
+        end if;
+        _passed := cardinality(_now) < cardinality(_ids);
+        if _extra > 0 then  -- more was locked than is wanted
+            _now := array(
+                select w.id
+                  from (select i.id, i.queue, row_number() over (partition by i.queue order by i.id) as n
+                          from unnest(_ids, _of) as i (id, queue) where i.id = any (_now)) w
+                       join unnest(_queues, _left) as q (id, n) on q.id = w.queue
+                 where w.n <= q.n);
         end if;
         taken := taken || _now;
-        _passed := _passed || array(select w from unnest(_window) w where w <> all (_now));
-        more := cardinality(_window) = _limit;
-        exit when not more or cardinality(taken) = _want;
+        select array_agg(case when q.n > 0 and w.seen >= q.n + _extra then greatest(0, q.n - w.taken) else 0 end order by q.at),
+               more || coalesce(array_agg(q.id) filter (where w.seen > w.taken or q.n > 0 and w.seen >= q.n + _extra), '{}')
+          into _left, more
+          from unnest(_queues, _left) with ordinality as q (id, n, at)
+               cross join lateral (select count(*)::integer as seen, (count(*) filter (where i.id = any (_now)))::integer as taken
+                                     from unnest(_ids, _of) as i (id, queue) where i.queue = q.id) w;
+        exit when not _passed;
+        _extra := 32;
     end loop;
-    more := more or _passed <> '{}';
 end;
 $$;
 
@@ -134,15 +141,19 @@ declare
     _full    text[];
     _seen    text[] := '{}';
     _tenants text[];
-    _queues  bigint[];
     _tenant  text;
     _after   bigint;
     _room    integer;
-    _share   integer;
-    _part    integer;
-    _cap     integer;
-    _some    record;
+    _share   integer;  -- of the tenant
     _before  integer;
+    _queues  bigint[];
+    _open    bigint[];
+    _first   boolean;
+    _left    integer;
+    _part    integer;  -- of a queue
+    _cap     integer;
+    _wants   integer[];
+    _had     integer;
 begin
     taken := '{}';
     more := false;
@@ -174,26 +185,35 @@ begin
                  where r.tenant = _tenant and r.state = 'pending' and r.blocked_by is null and r.not_before is null;
             end if;
             _queues := agent_internal.ready_queues(_tenant, coalesce(_after, 0), _kinds, _shut, _share + 1);
+            more := more or cardinality(_queues) > _share;
             _before := cardinality(taken);
-            for _m in 1 .. cardinality(_queues) loop
-                _part := ceil((_share - cardinality(taken) + _before)::numeric / (cardinality(_queues) - _m + 1))::integer;
-                if _part <= 0 then
-                    more := true;
-                    exit;
-                end if;
-                _cap := agent_internal.cap_room_of(_queues[_m], taken, _is_free);
-                if _queues[_m] = any (_limited) then
-                    _cap := least(_cap, _limits[array_position(_limited, _queues[_m])]
-                                        - (select count(*) from agent.run r where r.id = any (taken) and r.queue_id = _queues[_m])::integer);
-                end if;
-                continue when _cap <= 0;
-                select * into _some from agent_internal.claim_in_order(_queues[_m], _tenant, least(_part, _cap), null);
-                if _some.taken <> '{}' then
-                    taken := taken || _some.taken;
-                    _last := _last || jsonb_build_object(_tenant, _queues[_m]);
-                end if;
-                more := more or _some.more;
+            _first := true;
+            -- What a queue leaves of its part goes to those that have more.
+            loop
+                _left := _share - (cardinality(taken) - _before);
+                exit when _left <= 0 or _queues = '{}';
+                _wants := '{}';
+                for _m in 1 .. cardinality(_queues) loop
+                    _part := ceil(_left::numeric / (cardinality(_queues) - _m + 1))::integer;
+                    _cap := case when _part > 0 then agent_internal.cap_room_of(_queues[_m], taken, _is_free) end;
+                    if _queues[_m] = any (_limited) then
+                        _cap := least(_cap, _limits[array_position(_limited, _queues[_m])]
+                                            - (select count(*) from agent.run r where r.id = any (taken) and r.queue_id = _queues[_m])::integer);
+                    end if;
+                    _part := greatest(0, least(_part, _cap));
+                    _wants := _wants || _part;
+                    _left := _left - _part;
+                    if _first and _part > 0 then
+                        _last := _last || jsonb_build_object(_tenant, _queues[_m]);
+                    end if;
+                end loop;
+                _had := cardinality(taken);
+                select c.taken, c.more into taken, _open from agent_internal.claim_in_order(_tenant, _queues, _wants, null, taken) c;
+                _queues := array(select q.id from unnest(_queues) with ordinality as q (id, at) where q.id = any (_open) order by q.at);
+                _first := false;
+                exit when cardinality(taken) = _had;
             end loop;
+            more := more or _queues <> '{}';
         end loop;
     end loop;
     turn := jsonb_build_object('tenant', _place, 'queues', case
@@ -298,8 +318,9 @@ begin
         if not found then
             return;
         end if;
-        select o.taken, o.more, _turn as turn into _some from agent_internal.claim_in_order(_queue, null, least(
-            _slots, agent_internal.cap_room_of(_queue, '{}', false), _limits[array_position(_limited, _queue)]), _run) o;
+        select o.taken, o.more <> '{}' as more, _turn as turn into _some
+          from agent_internal.claim_in_order(null, array[_queue], array[least(
+                   _slots, agent_internal.cap_room_of(_queue, '{}', false), _limits[array_position(_limited, _queue)])], _run, '{}') o;
     end if;
     if _some.taken = '{}' then
         return;

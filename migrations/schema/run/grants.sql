@@ -34,7 +34,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.check_claim(text[], bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.check_holder(bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.cap_room_of(bigint, bigint[], boolean)', 'execute', '{runner}'),
-    ('function', 'agent_internal.claim_in_order(bigint, text, integer, bigint)', 'execute', '{runner}'),
+    ('function', 'agent_internal.claim_in_order(text, bigint[], integer[], bigint, bigint[])', 'execute', '{runner}'),
     ('function', 'agent_internal.claim_in_turn(integer, text[], bigint[], integer[], jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.claim_runs(text, integer, interval, text[], bigint, bigint[], integer[], bigint, jsonb)', 'execute', '{runner,asker}'),
     ('function', 'agent_internal.defer_changes(integer, jsonb)', 'execute', '{runner}'),
