@@ -40,7 +40,7 @@ begin
         return _first;
     end if;
     insert into agent.run (tenant, kind, reason, queue_id, change, key, ordering_key, max_attempts, cause_run)
-    values (_tenant, 'delivery', 'manual', agent_internal.queue_of('delivery', _channel, _tenant), '{}', _id::text, _ordering_key, 8, _run)
+    values (_tenant, 'delivery', 'manual', agent_internal.queue_of('delivery', _channel, _tenant), '{}', _id::text, _ordering_key, 16, _run)
     returning id into _sent;
     update agent.outbox set run_id = _sent where tenant = _tenant and id = _id;
     return _id;

@@ -26,7 +26,9 @@ T = TypeVar("T")
 DATABASE: Final = wait_random_exponential(multiplier=1, min=0.1, max=15)
 # Short and random, so that two transactions do not conflict again.
 CONFLICT: Final = wait_random_exponential(multiplier=0.02, max=0.5)
-_RUN: Final = wait_exponential(multiplier=1, max=60) + wait_random_exponential(multiplier=1, max=60)
+RUN: Final = wait_exponential(multiplier=1, max=60) + wait_random_exponential(multiplier=1, max=60)
+# A receiver can be away for hours.
+DELIVERY: Final = wait_exponential(multiplier=2, max=7200) + wait_random_exponential(max=60)
 _LONGEST: Final = 3_600.0  # seconds; an answer that asks for more can be a mistake
 
 
@@ -42,9 +44,9 @@ def seconds(policy: wait_base, attempts: int) -> float:
     return policy(state)
 
 
-def delay(attempt: int, asked: float | None = None) -> float:
+def delay(attempt: int, asked: float | None = None, policy: wait_base = RUN) -> float:
     """Return the seconds until a run's next attempt, at least *asked*; first one to two."""
-    return max(seconds(_RUN, attempt), asked or 0.0)
+    return max(seconds(policy, attempt), asked or 0.0)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

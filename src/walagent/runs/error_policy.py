@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from walagent.base.retries import delay
+from walagent.base.retries import DELIVERY, RUN, delay
 from walagent.domain.run import Claim, RunState
 from walagent.errors import (
     BrokenAttachmentError,
@@ -157,4 +157,5 @@ def _later(claim: Claim, reason: str, asked: float | None) -> Outcome:
 def _again(claim: Claim, reason: str, asked: float | None = None) -> Outcome:
     if claim.attempt >= claim.max_attempts:
         return Outcome(RunState.DEAD, f"{reason} (attempt {claim.attempt} of {claim.max_attempts})")
-    return Outcome(RunState.WAITING_RETRY, reason, delay=delay(claim.attempt, asked))
+    policy = DELIVERY if claim.kind == "delivery" else RUN
+    return Outcome(RunState.WAITING_RETRY, reason, delay=delay(claim.attempt, asked, policy))

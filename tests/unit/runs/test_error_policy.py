@@ -42,6 +42,17 @@ def test_what_may_pass_is_tried_again_later(error: Exception) -> None:
     assert "(attempt 3 of 3)" in dead.reason
 
 
+def test_a_delivery_is_tried_again_for_hours() -> None:
+    """A receiver that is away for a night loses no message: 16 attempts last some eight hours."""
+    first = claim(attempt=1, max_attempts=16, kind="delivery")
+    waits = [
+        outcome_of(ModelUnavailableError("down"), replace(first, attempt=n)).delay
+        for n in range(1, 16)
+    ]
+    assert waits[0] < 5
+    assert 8 * 3600 < sum(waits) < 9 * 3600
+
+
 def test_a_failure_that_cannot_be_the_runs_fault_costs_no_attempt() -> None:
     """Nothing was sent, or it was sent to find out for others; another one may say when."""
     free = ModelUnavailableError("no connection", retry_after=77, counts=False)
