@@ -171,6 +171,29 @@ async def test_checkpoints_wait_no_longer_than_our_patience(
                 assert await fetch(place.conn, GAP) == [(True, True)]
 
 
+@pytest.mark.scenario(9)
+async def test_who_locks_the_checkpoint_is_named_also_in_a_quiet_hour(place: Place) -> None:
+    """Nothing fills a buffer: one change waits, and after our patience the slot is free."""
+    await set_up(place)
+    settings = {"replication": {"stall_timeout": 2}}
+    with running(Daemon(place, settings=settings)) as daemon:
+        await daemon.has_said("reader.streaming")
+        await place.conn.execute(ATTACH.encode())
+        await daemon.has_said("attachment.activated")
+        async with await AsyncConnection.connect(place.dsn, application_name="psql") as person:
+            await person.execute("select * from agent.checkpoint for update")
+            await place.conn.execute(WRITE, [1])
+            await until(place.conn, LET_GO, place.slot, alive=daemon.is_alive)
+            who = f"PID {person.info.backend_pid} (psql) holds"
+
+            async def is_named() -> bool:
+                return who in daemon.said
+
+            await until_true(is_named, "who has the lock")
+        await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
+        await all_is_well(place.conn)
+
+
 ASKING = "select count(*) = 3 from agent.run where state = 'running'"
 SHUTDOWN = 10.0  # seconds
 

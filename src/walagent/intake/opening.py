@@ -39,12 +39,18 @@ async def open_intake(opening: Opening, settings: IntakeSettings) -> AsyncGenera
     """
     async with AsyncExitStack() as stack:
 
-        async def connected(part: str, idle: float) -> AsyncConnection[Any]:
-            made = await connect(opening.dsn, application=f"walagent {part}", idle=idle)
+        async def connected(part: str, idle: float, **settings: str) -> AsyncConnection[Any]:
+            name = f"walagent {part}"
+            made = await connect(opening.dsn, application=name, idle=idle, settings=settings)
             return await stack.enter_async_context(made)
 
-        # A standby reader must not wait for a checkpoint that a frozen process has locked.
-        conn = await connected("intake", (opening.settings.sender_timeout or _IDLE) + 1)
+        # A standby reader must not wait for a checkpoint that a frozen process has locked, and
+        # this one gives the slot up, and says who has the lock.
+        conn = await connected(
+            "intake",
+            (opening.settings.sender_timeout or _IDLE) + 1,
+            lock_timeout=f"{round(opening.settings.stall_timeout * 1000)}ms",
+        )
         asking = await connected("evaluate", _IDLE)
         evaluator = await stack.enter_async_context(
             open_evaluator(asking, settings.tools_dsn, by_name=_by_name(opening))
