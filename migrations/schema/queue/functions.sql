@@ -29,10 +29,14 @@ as $$ select pg_notify('walagent_runs', '') $$;
 create or replace function agent_internal.notify_workers()
     returns trigger
     language plpgsql
+    security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _entered constant boolean := agent_internal.enter();
 begin
-    perform pg_notify('walagent_runs', '');  -- as who decides, who cannot execute agent_internal.wake_workers()
+    perform agent_internal.wake_workers();
+    perform agent_internal.leave(_entered);
     return null;
 end;
 $$;

@@ -9,4 +9,5 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
 
 insert into agent_internal.owner_function (function) values
     ('agent_internal.detach_queue()'),
+    ('agent_internal.notify_workers()'),
     ('agent_internal.sync_queue()');
