@@ -97,6 +97,10 @@ class Reservations:
             if (smaller := _what_fits(refusal, model, request)) is not None:
                 request = smaller
                 continue
+            if refusal.wait is None and request.max_tokens > LEAST_OUTPUT:
+                # It is refused for good only if not even this fits into the whole budget.
+                request = replace(request, max_tokens=LEAST_OUTPUT)
+                continue
             self._known.note(refusal)
             if refusal.wait is None:
                 raise LimitReachedError(refusal.reason, hint=_HINT)

@@ -359,6 +359,28 @@ async def test_a_call_is_made_with_what_a_budget_has_left(conn: AsyncConnection,
     assert await value(conn, "select reserved_cost from agent.spend") == Decimal("0.1")
 
 
+async def test_a_call_that_fits_a_fresh_budget_waits_for_it(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Its output limit is more than all of the budget; with 256 tokens it is not."""
+    await run_all(conn, DESK)
+    await attach(conn, "max_output_tokens=10000")
+    spec = replace(PRICED, max_output_tokens=10_000, context_window=2_000)
+    model = ScriptedModel(["Done."], spec=spec)
+    await make_budget(conn, max_cost=None, max_tokens=5000)
+    await run_all(conn, "update agent_internal.budget_use set spent_tokens = 4000")
+    async with daemon(conn, dsn, {"fake": model}) as d:
+        await run_all(conn, "insert into support_tickets (issue) values ('one')")
+        await d.until("select exists (select from agent.run where state = 'waiting_retry')")
+        reason = await value(conn, "select error ->> 'reason' from agent.run")
+        assert 'budget "all" exhausted: 4000 of 5000 tokens spent' in str(reason)
+        await run_all(conn, "update agent_internal.budget_use set spent_tokens = 0")
+        await run_all(conn, "update agent.budget set max_tokens = 5001")
+        ((_, state, _, _),) = await d.ended()
+    assert state == "succeeded"
+    assert [request.max_tokens for request in model.requests] == [3_001]
+
+
 async def test_a_budget_that_only_warns_counts_and_refuses_nothing(conn: AsyncConnection) -> None:
     """Also beyond its limit, and where nobody knows the price."""
     await held(conn)
