@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 import click
 import orjson
 
+from walagent.cli.json_options import json_object
 from walagent.cli.runs.many import Finder, chosen, named
 from walagent.cli.runs.run_filters import run_filters
 from walagent.cli.session import Where, ask, where_options
@@ -20,6 +21,7 @@ from walagent.domain.run import RunState
 from walagent.domain.tool_spec import Tool
 from walagent.errors import ConfigError
 from walagent.message import Json
+from walagent.store.codecs.exact import exact
 from walagent.store.people import listings, operator
 from walagent.store.people.listings import Connection
 from walagent.store.people.run_filter import RunFilter
@@ -48,21 +50,7 @@ def _pairs(values: Mapping[str, object]) -> str:
 
 
 def _quoted(value: object) -> str:
-    return orjson.dumps(value).decode()
-
-
-def _arguments(
-    ctx: click.Context, param: click.Parameter, text: str | None
-) -> Mapping[str, Json] | None:
-    if text is None:
-        return None
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict):
-        raise click.BadParameter("must be a JSON object", ctx, param)
-    return cast("Mapping[str, Json]", found)
+    return orjson.dumps(value, exact).decode()
 
 
 _RISKS: Final = ["low", "medium", "high", "critical"]
@@ -168,7 +156,6 @@ def list_(where: Where, calls: CallFilter, *, as_json: bool) -> None:
     "--arguments",
     "edited",
     metavar="JSON",
-    callback=_arguments,
     help="Approve one call with these arguments instead; the model is shown them.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -179,7 +166,7 @@ def approve_(  # noqa: PLR0913 - an option each
     approvals: Sequence[int],
     filters: RunFilter,
     calls: CallFilter,
-    edited: Mapping[str, Json] | None,
+    edited: str | None,
     *,
     yes: bool,
 ) -> None:
@@ -188,9 +175,10 @@ def approve_(  # noqa: PLR0913 - an option each
     Without APPROVAL, the options select the calls that are approved.
     """
     if edited is not None:
+        given = json_object(edited, "--arguments")
         if len(approvals) != 1:
             raise ConfigError("--arguments requires one APPROVAL", hint="Give its ID.")
-        ask(where, lambda conn: _approve_edited(conn, approvals[0], edited))
+        ask(where, lambda conn: _approve_edited(conn, approvals[0], given))
         done(f"approved call {approvals[0]} with edited arguments", approved=approvals)
         return
     found = _pending(filters, calls)

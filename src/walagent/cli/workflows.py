@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import cast
 
 import click
-import orjson
 
+from walagent.cli.json_options import json_object
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import done, json_option, json_result, print_json, produce
 from walagent.cli.terminal.table import print_rows
@@ -94,7 +94,7 @@ def dot_(where: Where, name: str) -> None:
 @where_options
 def start_(where: Where, name: str, state: str) -> None:
     """Start a run of the workflow NAME; print its ID."""
-    given = _object(state, "--input")
+    given = json_object(state, "--input")
     produce(run=ask(where, lambda conn: workflows.start_workflow(conn, name, given)))
 
 
@@ -148,7 +148,7 @@ def interrupts_(where: Where, *, as_json: bool) -> None:
 @where_options
 def resume_(where: Where, run: int, patch: str, answer: str | None) -> None:
     """Resume a RUN after its interrupt, once."""
-    given = _object(patch, "--patch")
+    given = json_object(patch, "--patch")
     ask(where, lambda conn: workflows.resume_workflow(conn, run, given, answer))
     done(f"resumed {run}", resumed=run)
 
@@ -161,7 +161,7 @@ def resume_(where: Where, run: int, patch: str, answer: str | None) -> None:
 @where_options
 def fork_(where: Where, run: int, checkpoint: int, patch: str) -> None:
     """Start a run at a CHECKPOINT of another RUN; print its ID."""
-    given = _object(patch, "--patch")
+    given = json_object(patch, "--patch")
     produce(run=ask(where, lambda conn: workflows.fork_workflow(conn, run, checkpoint, given)))
 
 
@@ -178,16 +178,6 @@ def drop_(where: Where, name: str) -> None:
 def _node(node: Mapping[str, Json]) -> dict[str, Json]:
     rest = {key: value for key, value in node.items() if key not in {"name", "kind"}}
     return {"node": node["name"], "kind": node["kind"], "settings": rest or None}
-
-
-def _object(text: str, option: str) -> Mapping[str, Json]:
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise ConfigError(f"{option}: invalid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ConfigError(f"{option}: expected a JSON object")
-    return cast("Mapping[str, Json]", value)
 
 
 def _read(file: Path) -> Mapping[str, Json]:

@@ -58,9 +58,10 @@ async def test_edited_arguments_are_checked_against_the_schema_first(
         ended = await types("approvals", "approve", approval, "--arguments", wrong)
         assert ended.exit_code == 2, wrong
     assert await value(conn, "select state from agent.approval") == "pending"
-    done = await types("approvals", "approve", approval, "--arguments", '{"amount": 7}')
+    amount = "12345678901234567890.123456789"
+    done = await types("approvals", "approve", approval, "--arguments", f'{{"amount": {amount}}}')
     assert done.exit_code == 0, done.output
-    assert await value(conn, "select edited from agent.approval") == {"amount": 7}
+    assert await value(conn, "select edited ->> 'amount' from agent.approval") == amount
 
 
 async def test_the_audit_is_listed_and_verified(conn: AsyncConnection, types: Typed) -> None:

@@ -1,11 +1,11 @@
 """`walagent agents tools`: tools, their versions, and who may have them called."""
 
-import json
-from typing import Any, Final, cast
+from typing import Final
 
 import click
 
 from walagent.cli.definitions import listing, showing, versions
+from walagent.cli.json_options import json_object
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import done, json_result, say
 from walagent.errors import ConfigError
@@ -48,7 +48,7 @@ def disable_(where: Where, name: str, version: int | None) -> None:
 @where_options
 def grant_(where: Where, role: str, name: str, allowed: str | None) -> None:
     """Let agents call a tool for principals with ROLE."""
-    given = _object(allowed)
+    given = None if allowed is None else json_object(allowed, "--allowed")
     if ask(where, lambda conn: definitions.grant_tool(conn, role, name, given)):
         say("warning: this is the first grant: from now on, each call needs one, or an admin")
     done(f"granted {name} to {role}", granted=name, role=role)
@@ -62,18 +62,7 @@ def grant_(where: Where, role: str, name: str, allowed: str | None) -> None:
 @where_options
 def deny_(where: Where, role: str, name: str, denied: str | None) -> None:
     """Withdraw the grant of a tool from ROLE, or deny arguments of it."""
-    if not ask(where, lambda conn: definitions.deny_tool(conn, role, name, _object(denied))):
+    given = None if denied is None else json_object(denied, "--denied")
+    if not ask(where, lambda conn: definitions.deny_tool(conn, role, name, given)):
         raise ConfigError(f'role "{role}" has no grant for "{name}"')
     done(f"denied {name} to {role}", denied=name, role=role)
-
-
-def _object(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"expected a JSON object: {error}") from error
-    if not isinstance(value, dict):
-        raise ConfigError("expected a JSON object of arguments")
-    return cast("dict[str, Any]", value)

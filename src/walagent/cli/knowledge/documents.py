@@ -1,17 +1,16 @@
 """`walagent knowledge documents`: texts that agents and people search."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import click
-import orjson
 
+from walagent.cli.json_options import json_object
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import done, json_option, json_result, print_json
 from walagent.cli.terminal.table import print_rows
 from walagent.errors import ConfigError
-from walagent.message import Json
 from walagent.store.people import memories
 from walagent.store.people.memories import Connection
 
@@ -36,7 +35,7 @@ def add_(
     """Store text files as documents, all or none; print their IDs."""
     if title is not None and len(files) > 1:
         raise ConfigError("--title requires one FILE")
-    properties, texts = _object(metadata), [(path, _text(path)) for path in files]
+    properties, texts = json_object(metadata, "--metadata"), [(path, _text(path)) for path in files]
 
     async def add(conn: Connection) -> list[dict[str, str]]:
         return [
@@ -97,16 +96,6 @@ def rm_(where: Where, ids: Sequence[object]) -> None:
 
     ask(where, remove)
     done(f"removed {len(wanted)}", removed=[*map(str, wanted)])
-
-
-def _object(text: str) -> Mapping[str, Json]:
-    try:
-        found = orjson.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"--metadata is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ConfigError("--metadata must be a JSON object")
-    return cast("Mapping[str, Json]", found)
 
 
 def _text(path: Path) -> str:

@@ -6,8 +6,8 @@ Each calls a function of the schema, which checks privileges; the caller transla
 from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString
 
-import orjson
 from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
 
 from walagent.message import Json
 from walagent.store import attachments
@@ -95,7 +95,7 @@ async def approve_edited(conn: Connection, approval_id: int, arguments: Mapping[
         conn,
         "select agent.approve(id => %(id)s, arguments => %(arguments)s::jsonb)",
         id=approval_id,
-        arguments=orjson.dumps(dict(arguments)).decode(),
+        arguments=Jsonb(arguments),
     )
 
 
