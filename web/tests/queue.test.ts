@@ -96,6 +96,10 @@ test("calls are sorted by numbers as numbers, those without one last", () => {
   expect(sorted(CALLS, "-amount").map((each) => each.id)).toEqual(["2", "1", "3", "4"]);
   expect(sorted(CALLS, "-expires").map((each) => each.id)).toEqual(["4", "3", "2", "1"]);
   expect(sorted(CALLS, "")).toEqual(CALLS);
+  for (const name of ["constructor", "toString", "__proto__"]) {
+    expect(sorted(CALLS, name)).toEqual(CALLS);
+    expect(found(`${name}:x`)).toEqual([]);
+  }
 });
 
 test.each([
@@ -113,6 +117,13 @@ test.each([
 test("amounts are added exactly, keys are not", () => {
   expect(sums(CALLS.slice(0, 3) as ApprovalDetail[])).toEqual([["amount", "370.49"]]);
   expect(sums(CALLS as ApprovalDetail[])).toEqual([]);
+  const euro = (id: number, amount: string, currency: string) => call(id, "refund", { amount, currency });
+  const mixed = [euro(1, "1.5", "EUR"), euro(2, "10", "JPY"), euro(3, "2", "EUR")] as ApprovalDetail[];
+  expect(sums(mixed)).toEqual([
+    ["amount, EUR", "3.5"],
+    ["amount, JPY", "10"],
+  ]);
+  expect(sums(mixed.slice(0, 1))).toEqual([["amount", "1.5"]]);
   expect(sum(["0.1", "0.2"])).toBe("0.3");
   expect(sum(["-0.05", "0.01"])).toBe("-0.04");
   expect(sum([])).toBe("0");

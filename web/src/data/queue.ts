@@ -60,7 +60,7 @@ function matches(row: ApprovalRow, { name, value }: Token): boolean {
   if (name === "tool") return value.split(",").includes(row.tool);
   if (name === "agent") return value.split(",").includes(row.agent ?? "");
   if (name === "risk") return value.split(",").includes(row.risk ?? "critical");
-  const given = row.brief[name];
+  const given = argument(row, name);
   if (given === undefined) return false;
   const [, sign, bound] = /^([<>])(.+)$/.exec(value) ?? [];
   if (sign && bound)
@@ -74,13 +74,16 @@ function matches(row: ApprovalRow, { name, value }: Token): boolean {
     );
 }
 
+/** An argument of a call.  Its name comes from an address: an object has `constructor`, too. */
+const argument = (row: ApprovalRow, name: string) => (Object.hasOwn(row.brief, name) ? row.brief[name] : undefined);
+
 const isNumber = (text: string) => /^-?\d+(\.\d+)?$/.test(text);
 
 /** In the order of: nothing, as they were asked; `expires`; or an argument, a minus before it for the greatest first. */
 export function sorted(rows: readonly ApprovalRow[], by: string): ApprovalRow[] {
   const turned = by.startsWith("-") ? -1 : 1;
   const name = by.replace(/^-/, "");
-  const key = (row: ApprovalRow) => (name === "expires" ? row.expires_at : row.brief[name]);
+  const key = (row: ApprovalRow) => (name === "expires" ? row.expires_at : argument(row, name));
   if (!name) return [...rows];
   return [...rows].sort((a, b) => {
     const [one, other] = [key(a), key(b)];
@@ -100,8 +103,23 @@ export function alone(row: ApprovalDetail): string | undefined {
   return undefined;
 }
 
-/** Sums of the arguments that are numbers in each of the calls, exactly; of numbers of things, not of keys. */
+/**
+ * Sums of the arguments that are numbers in each of the calls, exactly; of numbers of things, not of keys.  Amounts of
+ * several currencies or units have a sum each.
+ */
 export function sums(rows: readonly ApprovalDetail[]): [string, string][] {
+  const units = (rows[0]?.shown ?? []).map((each) => each.name).filter((name) => /(^|_)(currency|unit)$/i.test(name));
+  const groups = new Map<string, ApprovalDetail[]>();
+  for (const row of rows) {
+    const unit = row.shown.flatMap((each) => (units.includes(each.name) ? [each.text] : [])).join(" ");
+    groups.set(unit, [...(groups.get(unit) ?? []), row]);
+  }
+  return [...groups].flatMap(([unit, of]) =>
+    sumsOf(of).map(([name, total]): [string, string] => [unit && groups.size > 1 ? `${name}, ${unit}` : name, total]),
+  );
+}
+
+function sumsOf(rows: readonly ApprovalDetail[]): [string, string][] {
   const names = rows[0]?.shown ?? [];
   return names.flatMap(({ name }) => {
     const given = rows.map((row) => row.shown.find((each) => each.name === name));

@@ -4,6 +4,7 @@ import { Link, useNavigate } from "@tanstack/react-router";
 import { number } from "../data/format";
 import { argumentsOf, filterFrom, filterText, suggestionsOf, toolsOf } from "../data/queue";
 import type { ApprovalRow } from "../data/runs";
+import { visible } from "../data/visible";
 import { FilterBar } from "../parts/filterbar";
 import { Of } from "../parts/of";
 import { State } from "../parts/state";
@@ -147,7 +148,7 @@ export function Item({ row, search, isCurrent, isSelected, select }: ItemProps) 
               <State state={row.edited ? "edited" : row.state} bare />{" "}
             </>
           )}
-          {row.values}
+          {visible(row.values ?? "")}
         </span>
         <span className="clip muted">
           <Of run={row} quoted />
