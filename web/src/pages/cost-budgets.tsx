@@ -6,7 +6,6 @@ import { type Budget, limitOf, statement } from "../data/budgets";
 import { money, number, percent } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { Copy } from "../parts/copy";
-import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
 import { EmptyBody, Panel, Skeleton } from "../parts/panel";
 import { Table } from "../parts/table";
@@ -53,7 +52,15 @@ export function Budgets() {
           rows={rows}
           rowKey={(row) => row.name}
           columns={[
-            { title: "Budget", className: "clip named", cell: (row) => <Name text={row.name} className="strong" /> },
+            {
+              title: "Budget",
+              className: "clip named",
+              cell: (row) => (
+                <span className="clip strong" title={row.name}>
+                  {row.name}
+                </span>
+              ),
+            },
             { title: "Applies to", className: "inline", cell: (row) => row.applies_to || "all runs and questions" },
             { title: "", className: "wide", cell: (row) => <BudgetBar row={row} /> },
             {
@@ -120,12 +127,11 @@ function Waiting({ row }: { row: Budget }) {
     <>
       {what}
       {waiting > 0 && (
-        <>
-          {", "}
+        <span className="block">
           <Link to="/runs" search={{ state: "waiting_retry" }}>
-            {number(waiting)} now
+            {number(waiting)} {waiting === 1 ? "waits" : "wait"} now
           </Link>
-        </>
+        </span>
       )}
     </>
   );
