@@ -37,7 +37,7 @@ async def test_a_run_of_a_workflow_is_found_where_it_waits(
     assert seen["words"] == "route: router, then ask or the end; ask: human"
     assert "at ask" in seen["where"]
     assert seen["marked"] == ["route ok", "ask at"]
-    assert seen["states"] == ["0. start, next route", "1. after route, next ask"]
+    assert seen["states"] == ["1. start, next route", "2. after route, next ask"]
     assert seen["ended"][:2] == ["route ok", "ask ok"]
     assert (seen["axe"], seen["wide"]) == ([], [])
     assert [each for each in seen["errors"] if "40" not in each] == []
