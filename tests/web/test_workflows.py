@@ -18,7 +18,7 @@ select agent.create_workflow(%s,
                {"from": "route", "to": "__end__"}]',
     description => 'A person is asked before a customer is called.')
 """
-START = "select agent.start_workflow(%s, '{\"who\": \"anna\"}')"
+START = 'select agent.start_workflow(%s, \'{"who": "anna"}\')'
 WAITS = "select state = 'waiting_approval' from agent.run where kind = 'node'"
 pytestmark = [*MARKS, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")]
 
