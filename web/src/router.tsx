@@ -8,6 +8,7 @@ import {
   redirect,
 } from "@tanstack/react-router";
 
+import { AUDIT_FILTERS } from "./data/audit";
 import { base } from "./data/base";
 import { RUN_FILTERS } from "./data/runs";
 import { currentSession, loadSession } from "./data/session";
@@ -84,6 +85,8 @@ const pages = [
   page("/agents/$agent", () => import("./pages/agents"), "q"),
   page("/agents/$agent/edit", () => import("./pages/agents-edit"), "from", "to", "view"),
   page("/attach", () => import("./pages/attach"), "table"),
+  page("/workflows", () => import("./pages/workflows"), "run"),
+  page("/workflows/$workflow", () => import("./pages/workflows"), "run"),
   page("/threads", () => import("./pages/threads"), "tab", "view", "archived"),
   page("/threads/$thread", () => import("./pages/threads"), "tab", "view", "archived"),
   page("/join", () => import("./pages/threads-join"), "thread"),
@@ -92,6 +95,8 @@ const pages = [
   page("/tables/$table", () => import("./pages/tables"), "key"),
   page("/cost", () => import("./pages/cost"), "days", "agent"),
   page("/wal", () => import("./pages/wal")),
+  page("/access", () => import("./pages/access"), "tab", "q"),
+  page("/audit", () => import("./pages/audit"), ...AUDIT_FILTERS, "open"),
   page("/more", () => import("./pages/more")),
 ] as const;
 

@@ -1,7 +1,7 @@
 insert into agent_internal.privilege (kind, object, privilege, capabilities) values
     ('table', 'agent.audit', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.audit_entry', 'select', '{runner}'),
-    ('table', 'agent_internal.audit_head', 'select', '{runner}'),
+    ('table', 'agent_internal.audit_head', 'select', '{runner,viewer}'),
     ('sequence', 'agent_internal.audit_entry_id_seq', 'usage', '{runner,developer}'),
     ('function', 'agent_internal.audit(text, text, jsonb, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.audit_digest(agent.audit)', 'execute', '{runner}'),

@@ -42,4 +42,5 @@ comment on column agent.token.digest is 'SHA-256 of the token';
 comment on column agent.token.scopes is 'What it can be used for: read, post, approve, develop, admin; empty: all that its principal may do';
 comment on column agent.token.created_at is 'Time of creation';
 comment on column agent.token.expires_at is 'When it expires; NULL: never';
+comment on column agent.token.gives_until is 'Of a session: what its principal gives lasts until then, the end of the token that opened it; NULL: as long as its role';
 comment on column agent.token.revoked_at is 'When it was revoked';

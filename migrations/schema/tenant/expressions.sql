@@ -48,7 +48,8 @@ $$;
 -- person who asks or tries.
 --
 -- Returns: tenant, principal: NULL: nobody, who sees no rows.  named: whether it is a principal, whose roles count.
---          scopes: of its token; empty: all.  until: when its token expires; NULL: never.
+--          scopes: of its token; empty: all.  until: when its token expires, or
+--          that which opened its session; NULL: never.
 create or replace function agent_internal.identity(
     out tenant text, out principal name, out named boolean, out scopes text[], out until timestamptz
 )

@@ -107,7 +107,7 @@ comment on function agent_internal.mac(text) is 'Message authentication code of 
 -- The setting that holds the identity is signed together with the session and the start of the transaction: one that was
 -- written by hand, or copied from another transaction, is nobody.
 --
--- Args: _scopes: empty: all.  _until: when its right to act ends; NULL: never.
+-- Args: _scopes: empty: all.  _until: when what it gives ends at the latest; NULL: with its role.
 create or replace function agent_internal.assume(_tenant text, _principal name, _scopes text[] default '{}', _until timestamptz default null)
     returns void
     language plpgsql
@@ -236,7 +236,7 @@ create or replace function agent_internal.find_token(
 as $$
 begin
     perform set_config('walagent.token_digest', encode(_digest, 'hex'), true);
-    select t.tenant, t.principal, t.scopes, t.expires_at into tenant, principal, scopes, until
+    select t.tenant, t.principal, t.scopes, case t.purpose when 'session' then t.gives_until else t.expires_at end into tenant, principal, scopes, until
       from agent.token t
            join agent.principal p on p.tenant = t.tenant and p.name = t.principal and p.active
            join agent.tenant n on n.name = t.tenant and n.active

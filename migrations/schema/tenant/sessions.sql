@@ -18,7 +18,8 @@ begin
     elsif exists (select from agent.token t where t.digest = sha256(convert_to(_token, 'utf8')) and t.purpose = 'link') then
         raise exception 'this is a code of a link, not a token' using errcode = 'WA018';
     end if;
-    return agent_internal.insert_session(_me.tenant, _me.principal, _me.scopes, _me.until);
+    return agent_internal.insert_session(_me.tenant, _me.principal, _me.scopes, _me.until, least(_me.until, (
+        select t.expires_at from agent.token t where t.digest = sha256(convert_to(_token, 'utf8')))));
 end;
 $$;
 comment on function agent_internal.open_session(text) is 'Open a session of the console for the principal of this transaction';
@@ -90,12 +91,16 @@ begin
         raise exception 'the code is unknown, expired or was used' using errcode = 'WA018';
     end if;
     _me := agent_internal.identity();
-    return agent_internal.insert_session(_me.tenant, _me.principal, '{}', null);
+    return agent_internal.insert_session(_me.tenant, _me.principal, '{}', null, null);
 end;
 $$;
 comment on function agent_internal.exchange_code(text) is 'Exchange the code of a link for a session of the console';
 
-create or replace function agent_internal.insert_session(_tenant text, _principal name, _scopes text[], _until timestamptz)
+-- Args: _gives_until: when what it gives ends at the latest; a session is shorter than what opens it.
+--       _ends: of what it is opened with; NULL: never.
+create or replace function agent_internal.insert_session(
+    _tenant text, _principal name, _scopes text[], _gives_until timestamptz, _ends timestamptz
+)
     returns text
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -103,9 +108,9 @@ as $$
 declare
     _token constant text := agent_internal.random_token();
 begin
-    insert into agent.token (tenant, principal, label, purpose, digest, scopes, expires_at)
+    insert into agent.token (tenant, principal, label, purpose, digest, scopes, expires_at, gives_until)
     values (_tenant, _principal, 'console session', 'session', sha256(convert_to(_token, 'utf8')), _scopes,
-            least(agent_internal.now() + interval '12 hours', _until));
+            least(agent_internal.now() + interval '12 hours', _ends), _gives_until);
     return _token;
 end;
 $$;

@@ -79,6 +79,7 @@ create table agent.token (
     scopes     text[] not null default '{}' check (scopes <@ '{read,post,approve,develop,admin}'),
     created_at timestamptz not null default now(),
     expires_at timestamptz,
+    gives_until timestamptz check (gives_until is null or purpose = 'session'),
     revoked_at timestamptz,
     primary key (tenant, id),
     foreign key (tenant, principal) references agent.principal on delete cascade

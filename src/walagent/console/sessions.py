@@ -20,7 +20,7 @@ from walagent.store.sessions.own_roles import check_own_role
 HOURS: Final = 12
 _MINUTES: Final = 5
 UNKNOWN: Final = "WA018"
-_ROLES: Final = ("admin", "developer", "approver", "agent", "viewer")
+_ROLES: Final = ("admin", "developer", "approver", "auditor", "agent", "viewer")
 ENDED: Final = "the session has ended"
 UNKNOWN_CODE: Final = "the code is unknown, expired or was used"
 

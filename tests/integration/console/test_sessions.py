@@ -60,6 +60,33 @@ async def test_a_token_signs_in_with_its_scopes(
     assert await value(conn, f"{found} where label = 'console session'")
 
 
+async def test_what_a_session_gives_lasts_as_long_as_who_opened_it(
+    conn: AsyncConnection, runner: AsyncConnection
+) -> None:
+    """A session ends after hours; a role that its admin grants need not, unless its token does."""
+    await person(conn, "ann", "admin")
+    await person(conn, "bob")
+    create = "select token from agent.create_token('ann', expires_at => now() + %s::interval)"
+    lasting, ending = await value(conn, create, None), await value(conn, create, "1 h")
+    async with runner.transaction():
+        permanent, brief = await enter(runner, lasting), await enter(runner, ending)
+        again = await enter(runner, permanent), await enter(runner, brief)
+    grant = "select agent.grant_role('bob', 'viewer', now() + %s::interval)::text"
+    for token, days in (permanent, True), (again[0], True), (brief, False), (again[1], False):
+        async with conn.transaction(force_rollback=True):
+            await conn.execute("select agent.act_as(%s)", [token])
+            if days:
+                await value(conn, grant, "30 days")
+                await value(conn, "select agent.grant_role('bob', 'viewer')::text")
+            else:
+                await refused(conn, grant, "2 h", state="42501")
+    # A session opens no other one that is longer.
+    ends = "select max(expires_at) < now() + interval '12 hours 1 min' from agent.token"
+    assert await value(conn, f"{ends} where purpose = 'session'")
+    brief_ends = "select count(*) from agent.token where purpose = 'session'"
+    assert await value(conn, f"{brief_ends} and expires_at < now() + interval '61 min'") == 2
+
+
 async def test_a_runner_makes_no_session_of_its_own_choice(
     conn: AsyncConnection, runner: AsyncConnection
 ) -> None:
@@ -67,5 +94,5 @@ async def test_a_runner_makes_no_session_of_its_own_choice(
     await person(conn, "ann", "admin")
     await refused(runner, "select agent_internal.open_session('')", state="42501")
     await refused(runner, "select agent.create_token('ann')", state="42501")
-    insert = "select agent_internal.insert_session('default', 'ann', '{}', null)"
+    insert = "select agent_internal.insert_session('default', 'ann', '{}', null, null)"
     await refused(runner, insert, state="42501")

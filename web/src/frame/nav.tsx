@@ -22,11 +22,14 @@ export const PLACES: readonly Place[] = [
   { to: "/approvals", name: "Approvals", icon: "approve", key: "a", group: 1, count: "approvals" },
   { to: "/failed", name: "Failures", icon: "fail", key: "f", group: 1, count: "failed" },
   { to: "/agents", name: "Agents", icon: "agent", group: 2, count: "agents" },
+  { to: "/workflows", name: "Workflows", icon: "step", key: "w", group: 2 },
   { to: "/threads", name: "Threads", icon: "chat", key: "t", group: 2, count: "threads" },
   { to: "/ask", name: "Ask", icon: "ask", key: "q", group: 2 },
   { to: "/tables", name: "Tables", icon: "table", group: 2, count: "tables" },
   { to: "/cost", name: "Cost", icon: "cost", group: 3 },
   { to: "/wal", name: "WAL", icon: "wal", group: 3 },
+  { to: "/access", name: "Access", icon: "people", key: "x", group: 3 },
+  { to: "/audit", name: "Audit", icon: "book", key: "u", group: 3 },
 ];
 
 /** Pages that belong to a place without being below it. */

@@ -10,10 +10,9 @@ import { useTitle } from "../frame/title";
 import { Chart, Legend, type Series } from "../parts/chart";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
-import { Empty, EmptyBody, Panel, Skeleton } from "../parts/panel";
+import { Empty, Panel, Skeleton } from "../parts/panel";
 import { download } from "../parts/payload";
-import { Table } from "../parts/table";
-import { Time } from "../parts/time";
+import { Budgets } from "./cost-budgets";
 
 interface CostRow {
   day: string;
@@ -25,21 +24,6 @@ interface CostRow {
   unknown: string;
   tokens: string;
   cached: string;
-}
-
-interface BudgetRow {
-  name: string;
-  applies_to: string;
-  period: string;
-  on_exceeded: string;
-  max_cost: string | null;
-  spent_cost: string | null;
-  reserved_cost: string | null;
-  max_tokens: string | null;
-  spent_tokens: string | null;
-  reserved_tokens: string | null;
-  waiting: string;
-  resets_at: string | null;
 }
 
 const PERIODS = [
@@ -284,103 +268,6 @@ function By({
         </tbody>
       </table>
     </Panel>
-  );
-}
-
-function Budgets() {
-  const { rows, error, again } = useQueryOnce<BudgetRow>("budgets", {}, { every: 15_000 });
-  return (
-    <Panel
-      title="Budgets"
-      flush
-      end={
-        <span className="legend">
-          <span>
-            <svg viewBox="0 0 12 10" aria-hidden="true">
-              <rect className="f-accent" width="12" height="10" />
-            </svg>
-            spent
-          </span>
-          <span>
-            <svg viewBox="0 0 12 10" aria-hidden="true">
-              <rect className="f-person" width="12" height="10" />
-            </svg>
-            reserved
-          </span>
-        </span>
-      }
-    >
-      {error && !rows ? (
-        <Problem error={error} again={again} />
-      ) : rows === null ? (
-        <Skeleton />
-      ) : rows.length === 0 ? (
-        <EmptyBody title="No budget" command="budgets: {everything: {period: month, max_cost: 200}}">
-          A budget limits what runs together spend; a call that could exceed it waits, or its run fails.
-        </EmptyBody>
-      ) : (
-        <Table<BudgetRow>
-          label="Budgets"
-          rows={rows}
-          rowKey={(row) => row.name}
-          columns={[
-            { title: "Budget", className: "strong", cell: (row) => row.name },
-            { title: "Applies to", className: "inline", cell: (row) => row.applies_to || "all runs and questions" },
-            { title: "", className: "wide", cell: (row) => <BudgetBar row={row} /> },
-            {
-              title: "Spent",
-              label: "Spent",
-              className: "num inline",
-              cell: (row) => (row.max_cost === null ? number(row.spent_tokens) : money(row.spent_cost ?? "0")),
-            },
-            {
-              title: "Reserved",
-              label: "Reserved",
-              className: "num inline",
-              cell: (row) => (row.max_cost === null ? number(row.reserved_tokens) : money(row.reserved_cost ?? "0")),
-            },
-            {
-              title: "Limit",
-              label: "Limit",
-              className: "num inline",
-              cell: (row) =>
-                `${row.max_cost === null ? `${number(row.max_tokens)} tokens` : money(row.max_cost)} ${row.period === "total" ? "in total" : `a ${row.period}`}`,
-            },
-            {
-              title: "When reached",
-              className: "hide-s",
-              cell: (row) => (row.on_exceeded === "fail" ? "runs fail" : "runs wait"),
-            },
-            {
-              title: "Resets",
-              label: "Resets",
-              className: "num nowrap inline",
-              cell: (row) => <Time at={row.resets_at} />,
-            },
-          ]}
-        />
-      )}
-    </Panel>
-  );
-}
-
-function BudgetBar({ row }: { row: BudgetRow }) {
-  const whole = Number(row.max_cost ?? row.max_tokens ?? 0);
-  const spent = Number((row.max_cost === null ? row.spent_tokens : row.spent_cost) ?? 0);
-  const reserved = Number((row.max_cost === null ? row.reserved_tokens : row.reserved_cost) ?? 0);
-  const at = (part: number) => (whole > 0 ? Math.min((200 * part) / whole, 200) : 0);
-  return (
-    <svg
-      className="bar8"
-      viewBox="0 0 200 8"
-      preserveAspectRatio="none"
-      role="img"
-      aria-label={`${percent(spent, whole) || "0 %"} spent, ${percent(reserved, whole) || "0 %"} reserved`}
-    >
-      <rect className="f-track" width="200" height="8" rx="3" />
-      <rect className="f-person" width={at(spent + reserved)} height="8" rx="3" />
-      <rect className="f-accent" width={at(spent)} height="8" rx="3" />
-    </svg>
   );
 }
 

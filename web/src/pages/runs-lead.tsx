@@ -63,7 +63,7 @@ export function Lead({
       { name: "model", values: values("model"), hint: "model of the agent" },
       { name: "duration", hint: "at least 10s, or <10s" },
       { name: "cost", hint: "at least 0.05 dollars, or <0.05" },
-      { name: "kind", values: ["agent", "question", "turn", "workflow"], hint: "kind of run" },
+      { name: "kind", values: ["agent", "question", "turn", "node", "embedding", "delivery"], hint: "kind of run" },
       { name: "reason", hint: "reason of a failure" },
       { name: "sqlstate", hint: "SQLSTATE of a failure, or none" },
       { name: "ended", values: SINCE, hint: "ended since: today, 1h, 24h, 7d" },

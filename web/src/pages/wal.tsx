@@ -15,6 +15,7 @@ import { isUrgent, Problems } from "../parts/problems";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
+import { Gaps } from "./wal-gaps";
 
 interface WalRow {
   slot: string;
@@ -58,18 +59,6 @@ interface PublishedRow {
   is_filtered: boolean;
   is_own: boolean;
   agents: string[];
-}
-
-interface GapRow {
-  id: string;
-  slot: string;
-  from_lsn: string | null;
-  to_lsn: string | null;
-  reason: string;
-  found_at: string;
-  resolution: string | null;
-  resolved_at: string | null;
-  resolved_by: string | null;
 }
 
 interface WorkerRow {
@@ -482,50 +471,6 @@ function Changes({ row }: { row: PublishedRow }) {
         </span>
       ))}
     </span>
-  );
-}
-
-function Gaps() {
-  const { rows } = useQueryOnce<GapRow>("gaps", {}, { every: 15_000 });
-  const open = (rows ?? []).filter((row) => row.resolved_at === null).length;
-  return (
-    <Panel title="Gaps" aside={rows && <span className="muted">{`${rows.length} in total, ${open} open`}</span>} flush>
-      {rows === null ? (
-        <Skeleton rows={1} />
-      ) : rows.length === 0 ? (
-        <EmptyBody title="No gap">
-          If WAL is lost before it is read, its range is recorded here with what was done about it.
-        </EmptyBody>
-      ) : (
-        <Table<GapRow>
-          label="Gaps"
-          rows={rows}
-          rowKey={(row) => row.id}
-          columns={[
-            {
-              title: "State",
-              className: "inline",
-              cell: (row) =>
-                row.resolved_at ? <State state="done" word="resolved" /> : <State state="review" word="open" />,
-            },
-            { title: "From", className: "mono inline", cell: (row) => row.from_lsn },
-            { title: "To", className: "mono inline", cell: (row) => row.to_lsn ?? "unknown" },
-            { title: "Reason", cell: (row) => row.reason },
-            {
-              title: "What was done",
-              className: "hide-s",
-              cell: (row) =>
-                row.resolved_at ? (
-                  `${row.resolution ?? ""}${row.resolved_by ? ` by ${row.resolved_by}` : ""}`
-                ) : (
-                  <code>walagent wal resync</code>
-                ),
-            },
-            { title: "Found", label: "Found", className: "num nowrap", cell: (row) => <Time at={row.found_at} /> },
-          ]}
-        />
-      )}
-    </Panel>
   );
 }
 

@@ -82,7 +82,11 @@ export function FilterBar({
       <div className="filterbar" role="search">
         <Icon name="search" small />
         {tokens.map((token) => (
-          <span className={`token${token.invalid ? " invalid" : ""}`} key={token.name} title={token.invalid}>
+          <span
+            className={`token${token.invalid ? " invalid" : ""}`}
+            key={token.name}
+            title={token.invalid ?? token.value}
+          >
             <b>{token.name}:</b>
             <span>{token.value.replaceAll(",", ", ")}</span>
             <button

@@ -43,13 +43,10 @@ and coalesce(r.finished_at, r.created_at) >= case when %(ended)s = '' then '-inf
 and coalesce(r.finished_at, r.created_at) < case when %(ended)s ~ '^\d{4}-.*[.][.].' then split_part(%(ended)s, '..', 2)::timestamptz
                                                  else 'infinity'::timestamptz end
 and (%(tenant)s = '' or r.tenant = any (string_to_array(%(tenant)s, ',')))
-and r.created_at >= case when %(since)s = '' then '-infinity'::timestamptz
-                         when %(since)s = 'today' then date_trunc('day', now())
-                         when %(since)s ~ '^\d{4}-' then nullif(%(since)s, '')::timestamptz
-                         else now() - nullif(%(since)s, '')::interval end
-and r.created_at < case when %(until)s = '' then 'infinity'::timestamptz
-                        when %(until)s ~ '^\d{4}-' then nullif(%(until)s, '')::timestamptz
-                        else now() - nullif(%(until)s, '')::interval end
+and r.created_at >=
+-- include: _since
+and r.created_at <
+-- include: _until
 and (%(q)s = ''
      or r.key = %(q)s
      or r.id = case when %(q)s ~ '^[0-9]{1,18}$' then nullif(%(q)s, '')::bigint end

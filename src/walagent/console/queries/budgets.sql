@@ -1,6 +1,12 @@
 -- key: name
--- Budgets, and what is spent and reserved of them.
-select b.name, concat_ws(', ', 'agent ' || b.agent, 'attachment ' || b.attachment, 'model ' || b.model, 'questions of ' || b.asker) as applies_to,
-       b.period, b.on_exceeded, b.max_cost, b.spent_cost, b.reserved_cost, b.max_tokens, b.spent_tokens, b.reserved_tokens, b.waiting, b.resets_at
-  from agent.budget_overview b
- order by b.name
+-- Budgets, what is spent and reserved of them, and why the caller may not change them; NULL: it may.
+select o.name, concat_ws(', ', 'agent ' || o.agent, 'attachment ' || o.attachment, 'model ' || o.model, 'questions of ' || o.asker) as applies_to,
+       o.period, o.on_exceeded, o.max_cost, o.spent_cost, o.reserved_cost, o.max_tokens, o.spent_tokens, o.reserved_tokens, o.waiting, o.resets_at,
+       b.version, b.source = 'file' as of_file, w.refusal
+  from agent.budget_overview o
+       join agent.budget b on b.tenant = o.tenant and b.name = o.name
+       cross join (select case when not agent.has_role('admin') then 'role'
+                               when x.login is null then 'login'
+                               when not has_table_privilege(x.login, 'agent.budget', 'update') then 'privilege' end as refusal
+                     from agent_internal.asking('') x) w
+ order by o.name

@@ -1,0 +1,1 @@
+import{t as e}from"./jsx-runtime-LKYXHABd.js";var t=e();function n({name:e,isAgent:n,title:r,small:i=!1}){return(0,t.jsx)(`span`,{className:`av${n?` agent`:``}${i?` small`:``}`,title:r,"aria-hidden":`true`,children:e.slice(0,1).toUpperCase()})}export{n as t};

@@ -1,1 +1,0 @@
-import{$ as e,G as t,H as n}from"./preload-helper-DypQSeAY.js";import{n as r}from"./shapes-avS5oFG_.js";async function i(i,a,o=[]){if(e())throw new n(0,`Not sent: the page has no connection.`,void 0,`Do it again when the connection is back.`);let s=await t(`POST`,`v1/mutations/console.${i}`,a);return o.length&&await r(s.txid,o),s}export{i as t};

@@ -1,0 +1,4 @@
+-- role: admin
+-- parameters: name
+-- Let a disabled principal act again.
+select agent.enable_principal(%(name)s)

@@ -1,0 +1,3 @@
+-- key: tenant
+-- parameters: tenant, number, digest
+-- include: _verify_audit

@@ -1,0 +1,34 @@
+// A workflow that waits for a person: its graph, where its run is, the way to the decision, and the state after it.
+import { end, everywhere, open, options, seen } from "./browsing.mjs";
+
+const { link, run, name } = options;
+const base = new URL(link).origin;
+const page = await open();
+await page.goto(link);
+await page.waitForSelector(".figures");
+await page.keyboard.press("g");
+await page.keyboard.press("w");
+await page.waitForSelector("[role=group][aria-label=Workflows] tbody tr");
+seen.listed = await page.locator("[role=group][aria-label=Workflows] tbody td").allInnerTexts();
+await everywhere(page, "list");
+await page.click("[role=group][aria-label=Workflows] tbody a");
+await page.waitForSelector("svg.plan");
+seen.words = await page.locator("svg.plan").getAttribute("aria-label");
+seen.where = await page.locator("[aria-label=Runs] tbody td:nth-child(4)").innerText();
+await page.click("[aria-label=Runs] td a:has-text('Checkpoints')");
+await page.waitForSelector(".payload >> nth=1");
+const marked = () => page.locator("svg.plan g:has(rect.ok, rect.at)").evaluateAll((all) => all.filter((each) => !each.querySelector("g")).map((each) => `${each.querySelector("text").textContent} ${each.querySelector("rect").getAttribute("class")}`));
+seen.marked = await marked();
+seen.states = await page.locator(".payload .strong").allInnerTexts();
+await everywhere(page, "run");
+await page.click("[aria-label=Runs] a:has-text('Decide')");
+await page.waitForSelector("form.decide");
+await page.waitForTimeout(700);
+await page.click("form.decide .btn.primary");
+await page.goto(`${base}/workflows/${name}?run=${run}`);
+await page.waitForSelector("tr:has-text('the end')");
+await page.waitForFunction(() => document.querySelectorAll(".payload").length > 2);
+seen.ended = await marked();
+await page.goto(`${base}/workflows/nothing`);
+await page.waitForSelector("text=This workflow does not exist.");
+await end();
