@@ -174,3 +174,18 @@ comment on column agent.dashboard.succeeded is 'Of these, succeeded';
 comment on column agent.dashboard.failed is 'Of these, failed or dead';
 comment on column agent.dashboard.tokens is 'Tokens of these';
 comment on column agent.dashboard.cost is 'US dollars of these';
+
+-- Runs that failed, or wait for another attempt, and what makes them the same issue: the columns of agent.issue.
+create or replace view agent_internal.failure with (security_invoker = on) as
+    select r.tenant, r.id, r.state, r.finished_at, coalesce(r.finished_at, r.created_at) as at, r.created_at, r.error,
+           coalesce(v.definition ->> 'agent', o.agent, r.kind) as agent, coalesce(r.error ->> 'sqlstate', '') as sqlstate,
+           agent_internal.without_values(coalesce(r.error ->> 'reason', 'no reason was recorded')) as reason,
+           r.attachment_version as version, coalesce(v.made_at, o.made_at) as made_at, coalesce(n.made_at, m.made_at) as replaced_at,
+           coalesce(a.version = r.attachment_version, o.is_present, false) as is_present
+      from agent.run r
+           left join agent.attachment a on a.id = r.attachment_id
+           left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+           left join agent.attachment_version n on n.attachment_id = r.attachment_id and n.version = r.attachment_version + 1
+           left join agent_internal.versions_of_others() o on o.attachment_id = r.attachment_id and o.version = r.attachment_version
+           left join agent_internal.versions_of_others() m on m.attachment_id = r.attachment_id and m.version = r.attachment_version + 1;
+comment on view agent_internal.failure is 'Runs with what makes failures the same issue';

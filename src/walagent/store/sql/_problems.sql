@@ -27,12 +27,9 @@ budget as (
       from agent.budget_overview b),
 -- The newest of a day, and only if they can matter: each process looks every 30 s.
 failing as (
-    select r.tenant, r.finished_at,
--- include: _failure
-      from (select * from agent.run
-             where state in ('failed', 'dead') and finished_at > now() - interval '1 day' and exists (select from agent.issue where state = 'resolved')
-             order by finished_at desc limit 10000) r
-           left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version),
+    select f.* from agent_internal.failure f
+     where f.state in ('failed', 'dead') and f.finished_at > now() - interval '1 day' and exists (select from agent.issue where state = 'resolved')
+     order by f.finished_at desc limit 10000),
 problem (urgency, kind, tenant, subject, text, detail, fix, since) as (
     select 1, 'reader', 'default', null, 'No process reads the WAL', 'What is committed waits in the WAL.', 'walagent run',
            (select max(c.updated_at) from agent.checkpoint c where c.abandoned_at is null)
@@ -86,7 +83,8 @@ problem (urgency, kind, tenant, subject, text, detail, fix, since) as (
      where i.state = 'resolved' and exists (
                select from failing f
                 where (f.tenant, f.agent, f.sqlstate, f.reason) = (i.tenant, i.agent, i.sqlstate, i.reason) and f.finished_at > i.since
-                  and (i.resolved_in is null or f.version is null or f.version >= i.resolved_in))
+                  and case i.resolved_in when 'present' then f.replaced_at > i.since is not false
+                                         when 'next' then f.made_at > i.since is not false else true end)
     union all
     select 4, 'approval', 'default', null, pg_catalog.format('%%s %%s within the hour', n, case when n = 1 then 'call that waits for a person expires' else 'calls that wait for a person expire' end),
            null, 'walagent approvals list', first
