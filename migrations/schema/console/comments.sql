@@ -16,3 +16,4 @@ comment on column agent.issue.resolved_in is 'present: failures of versions that
 comment on column agent.issue.muted_until is 'End of a mute';
 comment on column agent.issue.assignee is 'Principal that works on it';
 comment on column agent.issue.changed_by is 'Principal that changed it last';
+comment on table agent_internal.problem_standing is 'Problems that processes found and announced';

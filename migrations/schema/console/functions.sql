@@ -145,3 +145,67 @@ as $$
                           and (f.agent, f.sqlstate, f.reason) = (i.agent, i.sqlstate, i.reason))
 $$;
 comment on function agent_internal.prune_issues(interval) is 'Remove decisions about failures that are removed';
+
+-- What a person must act on.  A part that cannot be read is a problem itself, and leaves the others.
+create or replace function agent_internal.problems()
+    returns table (urgency integer, kind text, tenant text, subject text, text text, detail text, fix text, since timestamptz)
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+    set lock_timeout = '300ms'
+as $$
+declare
+    _part text;
+begin
+    foreach _part in array '{reader,slots,attachments,runs,gaps,budgets,issues,approvals}'::text[] loop
+        begin
+            -- Times that clients cannot show would keep them from all that is shown.
+            return query execute format(
+                'select p.urgency, p.kind, p.tenant, p.subject, p.text, p.detail, p.fix,
+                        case when p.since between ''2000-01-01'' and ''2200-01-01'' then p.since end from agent_internal.%I p',
+                'problem_of_' || _part);
+        exception when others then
+            return query select 3, 'unread', 'default', _part, format('Problems of %s could not be looked for: %s', _part, left(sqlerrm, 200)),
+                                'SQLSTATE ' || sqlstate, null::text, null::timestamptz;
+        end;
+    end loop;
+end;
+$$;
+comment on function agent_internal.problems() is 'What a person must act on';
+
+-- Announce problems that last: once when one begins, and at most once an hour.  One that is not found has ended.
+create or replace function agent_internal.announce_problems(_found jsonb)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _now  constant timestamptz := agent_internal.now();
+    _each record;
+begin
+    if not _found @> '[{"kind": "unread"}]' then
+        update agent_internal.problem_standing s set ended_at = _now
+         where s.ended_at is null
+           and not exists (select from jsonb_to_recordset(_found) as p (kind text, tenant text, subject text)
+                            where (p.tenant, p.kind, coalesce(p.subject, '')) = (s.tenant, s.kind, s.subject));
+        delete from agent_internal.problem_standing s where s.ended_at < _now - interval '1 day';
+    end if;
+    insert into agent_internal.problem_standing as s (tenant, kind, subject)
+    select p.tenant, p.kind, coalesce(p.subject, '')
+      from jsonb_to_recordset(_found) as p (kind text, tenant text, subject text, lasts boolean)
+     where p.lasts
+     order by 1, 2, 3
+    on conflict (tenant, kind, subject) do update set ended_at = null, is_due = true where s.ended_at is not null;
+    for _each in
+        update agent_internal.problem_standing s set is_due = false, announced_at = _now
+          from jsonb_to_recordset(_found) as p (kind text, tenant text, subject text, text text, detail text, fix text, lasts boolean)
+         where p.lasts and (p.tenant, p.kind, coalesce(p.subject, '')) = (s.tenant, s.kind, s.subject)
+           and s.is_due and (s.announced_at is null or s.announced_at <= _now - interval '1 hour')
+        returning p.*
+    loop
+        perform agent_internal.notify_event(
+            'problem', _each.tenant, _each.text, to_jsonb(_each) - 'tenant' - 'lasts',
+            _key => concat_ws(' ', 'problem', _each.kind, md5(_each.subject), extract(epoch from _now)));
+    end loop;
+end;
+$$;
+comment on function agent_internal.announce_problems(jsonb) is 'Notify people of problems that last';

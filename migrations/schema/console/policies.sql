@@ -19,3 +19,8 @@ create policy tenant on agent.issue
 create policy reading on agent.issue as restrictive for select using ((select agent_internal.may_read()));
 create policy reader on agent.issue as restrictive
     using ((select agent_internal.all_tenants() or agent_internal.has_owner_rights() or agent_internal.sees_runs()));
+
+alter table agent_internal.problem_standing enable row level security, force row level security;
+create policy tenant on agent_internal.problem_standing
+    using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()));
+create policy reading on agent_internal.problem_standing as restrictive for select using ((select agent_internal.may_read()));

@@ -23,3 +23,14 @@ create table agent.issue (
     constraint fits_state check ((state = 'muted') = (muted_until is not null) and (state = 'resolved' or resolved_in is null)),
     primary key (tenant, id)
 );
+
+-- Problems that were found, so that any process announces each once: agent_internal.announce_problems().
+create table agent_internal.problem_standing (
+    tenant       text collate "C" not null default agent.current_tenant() references agent.tenant on delete cascade,
+    kind         text not null,
+    subject      text not null,
+    is_due       boolean not null default true,
+    announced_at timestamptz,
+    ended_at     timestamptz,
+    primary key (tenant, kind, subject)
+);

@@ -8,10 +8,11 @@ import pytest
 from psycopg import AsyncConnection, Error
 from psycopg.errors import CheckViolation
 
-from tests.helpers.database import attach, role, rows, run_all, session, value
+from tests.helpers.database import attach, column, role, rows, run_all, session, value
 from tests.helpers.people import person
 from tests.helpers.queue import add_runs
 from tests.helpers.shapes import Served, serving
+from walagent.app.problems import Problems
 from walagent.console.declared import declared_queries
 from walagent.store.status import show_problems
 from walagent.sync.query import NamedQuery
@@ -109,6 +110,23 @@ async def test_states_follow_from_runs_and_decisions(conn: AsyncConnection, dsn:
         assert [each["issue"] for each in await issues(served, ann)] == ["ongoing"]
 
 
+async def test_one_that_came_back_is_sent_once(conn: AsyncConnection, dsn: str) -> None:
+    """Each of an agent, once for each time that it was resolved; it can wait for its person."""
+    async with people(conn, dsn) as (served, ann, _):
+        await run_all(conn, CHANNEL)
+        sent = "select subject from agent.outbox where subject ~ 'again' order by subject"
+        for reason in ("another", "no answer"):
+            await fail(conn, "1 hour", reason=reason)
+            assert await decide(served, ann, "resolved", reason=reason) == 200
+            await fail(conn, "-1 second", reason=reason)
+        problems = Problems()
+        for _ in range(3):
+            await problems.look(conn)
+        both = ["triage fails again: another", "triage fails again: no answer"]
+        assert await column(conn, sent) == both
+        assert "regression" not in str(problems.warnings)
+
+
 async def test_what_is_resolved_in_a_version_may_fail_in_older_ones(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -168,6 +186,11 @@ async def test_who_may_not_decide_changes_nothing(conn: AsyncConnection, dsn: st
         assert await rows(conn, audited) == [("ann", "issue.resolved")]
 
 
+CHANNEL = """
+insert into agent.channel (name, kind, target, secret)
+values ('ops', 'webhook', 'https://ops.acme.test/hooks', 'OPS_HOOK_KEY');
+insert into agent.notification (event, channel) values ('problem', 'ops');
+"""
 REFUSED = (
     {"state": "gone"},
     {"state": "muted"},

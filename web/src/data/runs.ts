@@ -284,7 +284,17 @@ export interface WaitRow {
 export interface ProblemRow {
   urgency: 1 | 2 | 3 | 4;
   kind:
-    "reader" | "slot" | "attachment" | "review" | "worker" | "gap" | "budget" | "foreign" | "approval" | "regression";
+    | "reader"
+    | "slot"
+    | "attachment"
+    | "review"
+    | "worker"
+    | "gap"
+    | "budget"
+    | "foreign"
+    | "approval"
+    | "regression"
+    | "unread";
   text: string;
   detail: string | null;
   /** A command, or a statement of SQL. */
