@@ -233,7 +233,7 @@ create or replace view agent_internal.problem_of_reader (urgency, kind, tenant, 
     select 1, 'slot', 'default', k.slot, pg_catalog.format('Slot %s is at %s, ahead of the checkpoint at %s', k.slot, k.confirmed_flush_lsn, k.end_lsn),
            'Another client has read from it: changes were not ingested.', 'walagent wal resync', null
       from agent_internal.kept_slot k
-     where k.is_own and k.wal_status <> 'lost' and k.active_pid is distinct from k.reader_pid and k.confirmed_flush_lsn > k.end_lsn;
+     where k.is_own and k.wal_status <> 'lost' and coalesce(k.active_pid <> k.reader_pid, true) and k.confirmed_flush_lsn > k.end_lsn;
 comment on view agent_internal.problem_of_reader is 'Problems: who reads';
 
 create or replace view agent_internal.problem_of_slots (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
