@@ -68,6 +68,7 @@ SAFE = {
     "agent_internal.sees_threads": "reads no rows of tenants: a privilege of the caller",
     "agent_internal.is_sought": "whether a digest that the caller has is that of a token",
     "agent_internal.drift_of": "reads the catalog",
+    "agent_internal.versions_of_others": "names of agents that runs of its tenant failed in",
     "agent_internal.lock_apply": "takes a lock",
     "agent_internal.read_as_member": "reads as a role that the login can become, with its rights",
     "agent_internal.make_trampoline_of_member": "the same; makes its function",

@@ -254,8 +254,6 @@ ELSEWHERE = {
     "changer": "tests/integration/console/test_saved_filters.py",
     "remover": "tests/integration/console/test_saved_filters.py",
     "saver": "tests/integration/console/test_saved_filters.py",
-    "of_approvers": "tests/integration/console/test_issues.py",
-    "of_approvers_later": "tests/integration/console/test_issues.py",
 }
 
 

@@ -10,6 +10,7 @@ comment on column agent.checkpoint.end_lsn is 'Position to resume at: everything
 comment on column agent.checkpoint.committed_at is 'Commit time of the last ingested transaction';
 comment on column agent.checkpoint.abandoned_at is 'When the slot was abandoned: no reader uses it, and the next process that finds it drops it';
 comment on column agent.checkpoint.reader is 'Reader that holds it';
+comment on column agent.checkpoint.reader_pid is 'PID of its walsender, which had the slot when it took the checkpoint';
 comment on column agent.checkpoint.updated_at is 'Time of the last change';
 
 comment on table agent.gap is 'Gaps: WAL that was lost, and its resolution';

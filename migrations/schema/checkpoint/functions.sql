@@ -4,7 +4,8 @@ create or replace function agent_internal.take_checkpoint(_slot text, _reader te
     language sql
     set search_path = pg_catalog, pg_temp
 as $$
-    update agent.checkpoint set epoch = epoch + 1, reader = _reader, updated_at = agent_internal.now()
+    update agent.checkpoint set epoch = epoch + 1, reader = _reader, updated_at = agent_internal.now(),
+           reader_pid = (select s.active_pid from pg_replication_slots s where s.slot_name = _slot)
      where slot = _slot and abandoned_at is null
     returning *
 $$;

@@ -12,6 +12,7 @@ create table agent.checkpoint (
     committed_at timestamptz not null default now(),
     abandoned_at  timestamptz,
     reader       text,
+    reader_pid   integer,
     updated_at   timestamptz not null default now()
 );
 

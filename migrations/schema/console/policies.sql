@@ -19,8 +19,8 @@ create policy tenant on agent.issue
 create policy reading on agent.issue as restrictive for select using ((select agent_internal.may_read()));
 create policy reader on agent.issue as restrictive
     using ((select agent_internal.all_tenants() or agent_internal.has_owner_rights() or agent_internal.sees_runs()));
-create policy of_approvers on agent.issue as restrictive for insert
-    with check ((select agent.has_role('approver')) and changed_by = (select agent.current_principal()));
-create policy of_approvers_later on agent.issue as restrictive for update
-    using ((select agent.has_role('approver')))
-    with check (changed_by = (select agent.current_principal()));
+
+alter table agent_internal.problem_standing enable row level security, force row level security;
+create policy tenant on agent_internal.problem_standing
+    using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()));
+create policy reading on agent_internal.problem_standing as restrictive for select using ((select agent_internal.may_read()));

@@ -174,3 +174,155 @@ comment on column agent.dashboard.succeeded is 'Of these, succeeded';
 comment on column agent.dashboard.failed is 'Of these, failed or dead';
 comment on column agent.dashboard.tokens is 'Tokens of these';
 comment on column agent.dashboard.cost is 'US dollars of these';
+
+-- Runs that failed, or wait for another attempt, and what makes them the same issue: the columns of agent.issue.
+create or replace view agent_internal.failure with (security_invoker = on) as
+    select r.tenant, r.id, r.state, r.finished_at, coalesce(r.finished_at, r.created_at) as at, r.created_at, r.error,
+           coalesce(v.definition ->> 'agent', o.agent, r.kind) as agent, coalesce(r.error ->> 'sqlstate', '') as sqlstate,
+           agent_internal.without_values(coalesce(r.error ->> 'reason', 'no reason was recorded')) as reason,
+           r.attachment_version as version, coalesce(v.made_at, o.made_at) as made_at, coalesce(n.made_at, m.made_at) as replaced_at,
+           coalesce(a.version = r.attachment_version, o.is_present, false) as is_present
+      from agent.run r
+           left join agent.attachment a on a.id = r.attachment_id
+           left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+           left join agent.attachment_version n on n.attachment_id = r.attachment_id and n.version = r.attachment_version + 1
+           left join agent_internal.versions_of_others() o on o.attachment_id = r.attachment_id and o.version = r.attachment_version
+           left join agent_internal.versions_of_others() m on m.attachment_id = r.attachment_id and m.version = r.attachment_version + 1;
+comment on view agent_internal.failure is 'Runs with what makes failures the same issue';
+
+-- What is there now, whatever the day had: read every 30 s by each process.
+create or replace view agent_internal.present_counts with (security_invoker = on) as
+select -- By the partial indexes: there is none on all pending runs.
+           (select count(*) from (select from agent.run where state = 'pending' and blocked_by is null and not_before is null limit 100001) p)
+               + (select count(*) from (select from agent.run where state = 'pending' and blocked_by is not null limit 100001) p)
+               + (select count(*) from (select from agent.run where state = 'pending' and blocked_by is null and not_before is not null limit 100001) p)
+               as pending,
+           (select count(*) from agent.run where state = 'running') as running,
+           (select count(*) from agent.worker where seen_at > now() - interval '2 minutes')::integer as workers,
+           (select count(*) from agent.gap where resolved_at is null)::integer as gaps;
+comment on view agent_internal.present_counts is 'Unfinished runs, workers and gaps';
+
+-- Slots of this database, and those that keep WAL of the server.
+create or replace view agent_internal.kept_slot with (security_invoker = on) as
+    select k.*, k.wal_status <> 'lost' and k.retained >= 0.8 * (k.retained + k.safe) as is_near
+      from (
+    select s.slot_name::text as slot, s.active, s.active_pid, s.confirmed_flush_lsn, c.reader_pid, s.wal_status, s.temporary, c.slot is not null as is_own, c.end_lsn,
+           pg_catalog.pg_wal_lsn_diff(p.lsn, s.restart_lsn)::bigint as retained,
+           greatest(s.safe_wal_size, 0) as safe,
+           pg_catalog.pg_wal_lsn_diff(p.lsn, coalesce(s.confirmed_flush_lsn, s.restart_lsn))::bigint as lag
+      from pg_catalog.pg_replication_slots s
+           cross join (select case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn()
+                                    else pg_catalog.pg_current_wal_lsn() end as lsn) p
+           left join agent.checkpoint c on c.slot = s.slot_name and c.abandoned_at is null
+     where s.database = current_database() or s.slot_type = 'physical') k;
+comment on view agent_internal.kept_slot is 'Replication slots, the WAL that they keep, and whose they are';
+
+-- What a person must act on, a view for each part, which agent_internal.problems() reads by itself.  Urgency: 1 stands still,
+-- 2 will be lost, 3 costs; 4 can wait.  What concerns the server as a whole is the default tenant's.
+create or replace view agent_internal.problem_of_reader (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
+    select 1, 'reader', 'default', null, 'No process reads the WAL', 'What is committed waits in the WAL.', 'walagent run',
+           (select max(c.updated_at) from agent.checkpoint c where c.abandoned_at is null)
+     where not exists (select from agent_internal.kept_slot where is_own and active)
+       and not exists (select from agent_internal.kept_slot where is_own and wal_status = 'lost')
+    union all
+    select 1, 'foreign', 'default', k.slot, pg_catalog.format('Another client reads slot %s: PID %s', k.slot, k.active_pid),
+           'What it consumes is not ingested.', pg_catalog.format('select pg_terminate_backend(%s);', k.active_pid), null
+      from agent_internal.kept_slot k where k.is_own and k.active_pid <> k.reader_pid
+    union all
+    -- While the own reader reads, the checkpoint can be newer than this snapshot.
+    select 1, 'slot', 'default', k.slot, pg_catalog.format('Slot %s is at %s, ahead of the checkpoint at %s', k.slot, k.confirmed_flush_lsn, k.end_lsn),
+           'Another client has read from it: changes were not ingested.', 'walagent wal resync', null
+      from agent_internal.kept_slot k
+     where k.is_own and k.wal_status <> 'lost' and coalesce(k.active_pid <> k.reader_pid, true) and k.confirmed_flush_lsn > k.end_lsn;
+comment on view agent_internal.problem_of_reader is 'Problems: who reads';
+
+create or replace view agent_internal.problem_of_slots (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
+    -- Others' sessions have no names and times without pg_read_all_stats.
+    with holder as (
+    select a.pid, pg_catalog.format('select pg_terminate_backend(%s);', a.pid) as ends, concat_ws(' ', 'pid ' || a.pid || ',', nullif(a.application_name, ''), 'as ' || a.usename || ',', a.state) as who, a.xact_start as since
+      from pg_catalog.pg_stat_activity a where a.backend_xid is not null
+    union all
+    select null, pg_catalog.format('rollback prepared %L;', p.gid), 'prepared transaction ' || p.gid, p.prepared from pg_catalog.pg_prepared_xacts p
+    order by since nulls last limit 1)
+    select 1, 'slot', 'default', k.slot, pg_catalog.format('Slot %s is lost: changes since %s cannot be read', k.slot, k.end_lsn),
+           'The server has removed WAL that it needs. Runs go on, new changes are not read.', 'walagent wal resync', null
+      from agent_internal.kept_slot k where k.is_own and k.wal_status = 'lost'
+    union all
+    select 2, 'slot', 'default', n.slot, pg_catalog.format('Slot %s keeps %s of %s: %s until it is lost', n.slot, pg_catalog.pg_size_pretty(n.retained),
+                             pg_catalog.pg_size_pretty(n.retained + n.safe), pg_catalog.pg_size_pretty(n.safe)),
+           case when n.lag > n.retained / 2 then pg_catalog.format('Its reader is %s behind.', pg_catalog.pg_size_pretty(n.lag))
+                else coalesce((select pg_catalog.format('Its reader is %s behind; a transaction that is open holds it: %s.', pg_catalog.pg_size_pretty(n.lag), h.who) from holder h),
+                              'Its reader is not behind: a transaction that was open held it.') end,
+           (select h.ends from holder h where n.lag <= n.retained / 2),
+           (select h.since from holder h where n.lag <= n.retained / 2)
+      from agent_internal.kept_slot n where n.is_own and n.is_near
+    union all
+    select 4, 'foreign', 'default', n.slot, case when n.wal_status = 'lost' then pg_catalog.format('Slot %s of somebody else is lost', n.slot)
+                              else pg_catalog.format('Slot %s of somebody else keeps %s of WAL%s', n.slot, pg_catalog.pg_size_pretty(n.retained),
+                                                     case when n.active then '' else ', and nobody reads it' end) end,
+           'walagent does not own it.', null, null
+      from agent_internal.kept_slot n
+     where not n.is_own and not n.temporary
+       and (n.wal_status = 'lost' or n.is_near or not n.active and n.retained > pg_catalog.pg_size_bytes('1 GB'));
+comment on view agent_internal.problem_of_slots is 'Problems: slots';
+
+create or replace view agent_internal.problem_of_attachments (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
+    select 1, 'attachment', a.tenant, a.name, pg_catalog.format('%s has stopped', a.name), a.paused_reason, 'walagent agents resume ' || case when a.name ~ '^[[:alnum:]_.-]+$' then a.name else '''' || replace(a.name, '''', '''\''''') || '''' end, null::timestamptz
+      from agent.attachment a where a.paused and a.paused_reason is not null and a.paused_by is null;
+comment on view agent_internal.problem_of_attachments is 'Problems: attachments';
+
+create or replace view agent_internal.problem_of_runs (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
+    select 1, 'review', 'default', null, pg_catalog.format('%s %s', n, case when n = 1 then 'run has an unknown outcome' else 'runs have an unknown outcome' end),
+           'A call was started, and its worker stopped before the answer.', 'walagent runs list --state needs_review', null::timestamptz
+      from (select count(*) as n from agent.run where state = 'needs_review') r where n > 0
+    union all
+    select 1, 'worker', 'default', null, pg_catalog.format('%s %s, and no worker takes runs', f.pending, case when f.pending = 1 then 'run is pending' else 'runs are pending' end), null, 'walagent run', null
+      from agent_internal.present_counts f where f.workers = 0 and f.pending > 0;
+comment on view agent_internal.problem_of_runs is 'Problems: runs';
+
+create or replace view agent_internal.problem_of_gaps (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
+    select 2, 'gap', 'default', null, pg_catalog.format('%s %s for a decision', f.gaps, case when f.gaps = 1 then 'gap waits' else 'gaps wait' end),
+           'Changes may not have been read.', 'walagent wal resync', (select min(g.found_at) from agent.gap g where g.resolved_at is null)
+      from agent_internal.present_counts f where f.gaps > 0;
+comment on view agent_internal.problem_of_gaps is 'Problems: gaps';
+
+-- A budget is spent for a call that needs more than is left.
+create or replace view agent_internal.problem_of_budgets (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
+    with budget as (
+    select b.tenant, b.name, b.waiting, b.resets_at, b.on_exceeded,
+           greatest((b.spent_cost + b.reserved_cost) / nullif(b.max_cost, 0), (b.spent_tokens + b.reserved_tokens)::numeric / nullif(b.max_tokens, 0))
+               as part,
+           b.waiting > 0 or b.on_exceeded = 'fail' and exists (
+               select from agent.run r
+                where r.tenant = b.tenant and r.state in ('failed', 'dead') and r.finished_at > now() - interval '1 hour'
+                  and r.error ->> 'budget' = b.name) as refuses
+      from agent.budget_overview b)
+    select case when b.on_exceeded <> 'warn' and (b.refuses or b.part >= 1) then 3 else 4 end, 'budget', b.tenant, b.name,
+           pg_catalog.format('Budget %s is at %s %%', b.name, pg_catalog.round(100 * b.part))
+               || case when b.refuses and b.part < 1 then ', and a call needs more than is left' else '' end,
+           case when b.waiting > 0 then b.waiting || ' runs wait' || coalesce(' until ' || pg_catalog.to_char(b.resets_at, 'YYYY-MM-DD HH24:MI TZ'), ', and it never begins again') || '.' end,
+           'walagent agents budgets', null::timestamptz
+      from budget b where b.part >= 0.8 or b.refuses;
+comment on view agent_internal.problem_of_budgets is 'Problems: budgets';
+
+-- Of the newest failures of a day: each process looks every 30 s.
+create or replace view agent_internal.problem_of_issues (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
+    with failing as (
+    select f.* from agent_internal.failure f
+     where f.state in ('failed', 'dead') and f.finished_at > now() - interval '1 day' and exists (select from agent.issue where state = 'resolved')
+     order by f.finished_at desc limit 10000)
+    select 4, 'regression', i.tenant, concat_ws(' ', i.agent, nullif(i.sqlstate, ''), i.reason), pg_catalog.format('%s fails again: %s', i.agent, pg_catalog.left(i.reason, 120)),
+           pg_catalog.format('%s had resolved it.', i.changed_by), 'walagent runs list --state failed', i.since
+      from agent.issue i
+     where i.state = 'resolved' and exists (
+               select from failing f
+                where (f.tenant, f.agent, f.sqlstate, f.reason) = (i.tenant, i.agent, i.sqlstate, i.reason) and f.finished_at > i.since
+                  and case i.resolved_in when 'present' then f.replaced_at > i.since is not false
+                                         when 'next' then f.made_at > i.since is not false else true end);
+comment on view agent_internal.problem_of_issues is 'Problems: failures that came back';
+
+create or replace view agent_internal.problem_of_approvals (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
+    select 4, 'approval', 'default', null, pg_catalog.format('%s %s within the hour', n, case when n = 1 then 'call that waits for a person expires' else 'calls that wait for a person expire' end),
+           null, 'walagent approvals list', first
+      from (select count(*) as n, min(p.expires_at) as first from agent.approval p where p.state = 'pending' and p.expires_at < now() + interval '1 hour') e where n > 0;
+comment on view agent_internal.problem_of_approvals is 'Problems: calls that wait for a person';

@@ -28,12 +28,13 @@ def check_budgets(
             "delete from agent.budget where name = …; or set another name",
         )
     for each in budgets:
-        if each.spent >= _NEARLY:
+        if each.spent >= _NEARLY or each.waiting:
             until = f"until {each.resets_at}" if each.resets_at else "permanently"
             waiting = f"; {each.waiting} runs wait" if each.waiting else ""
             yield warning(
                 f"budget {each.name} is {each.spent:.0%} spent, {until}{waiting}",
                 "walagent agents budgets",
             )
-    if budgets and not unpriced and not gone and all(each.spent < _NEARLY for each in budgets):
+    is_fine = not any(each.spent >= _NEARLY or each.waiting for each in budgets)
+    if budgets and not unpriced and not gone and is_fine:
         yield ok(f"{len(budgets)} budgets are not exhausted")

@@ -12,6 +12,7 @@ from psycopg import AsyncConnection
 from walagent.errors import DatabaseLostError
 from walagent.store import checkpoint as checkpoints
 from walagent.store.sessions.connections import connect
+from walagent.telemetry.mask import mask
 
 _PATIENCE = 2.0  # seconds; a shorter lock is not reported
 
@@ -30,14 +31,16 @@ async def check_locks(dsn: str, looker: AsyncConnection[Any], slot: str) -> None
         try:
             done, _ = await asyncio.wait([asking], timeout=_PATIENCE)
             if not done:
-                raise DatabaseLostError(_sentence(await checkpoints.blockers(looker, conn)))
+                raise DatabaseLostError(sentence_of(await checkpoints.blockers(looker, conn)))
             asking.result()
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
 
-def _sentence(blockers: list[tuple[int, str]]) -> str:
-    names = [f"PID {pid} ({name or 'no application_name'})" for pid, name in blockers]
+def sentence_of(blockers: list[tuple[int, str]]) -> str:
+    """Say which sessions hold the lock, without secrets."""
+    # An application_name is of somebody else, and who reads /readyz has not signed in.
+    names = [f"PID {pid} ({mask(name) or 'no application_name'})" for pid, name in blockers]
     who = " and ".join(names) or "another process"
     return f"cannot write the checkpoint: {who} holds a conflicting lock"

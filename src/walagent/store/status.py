@@ -60,8 +60,12 @@ async def show_problems(conn: Connection) -> list[dict[str, Any]]:
 
 
 async def announce_problems(conn: Connection, problems: Iterable[Mapping[str, Any]]) -> None:
-    """Notify people of problems, as `show_problems` returns them."""
-    names = ("kind", "tenant", "subject", "text", "detail", "fix")
+    """Notify people of what lasts of the problems that were found, once for each.
+
+    Args:
+        problems: all that were found, as `show_problems` returns them, with `lasts`.
+    """
+    names = ("kind", "tenant", "subject", "text", "detail", "fix", "lasts")
     found = [{name: each[name] for name in names} for each in problems]
     await conn.execute(query("announce_problems"), {"problems": Jsonb(found)})
 

@@ -40,6 +40,11 @@ problems = Gauge(
     ["kind", "urgency"],
     registry=registry,
 )
+problems_age_seconds = Gauge(
+    "walagent_problems_age_seconds",
+    "Seconds since problems were last looked for",
+    registry=registry,
+)
 replication_lag_bytes = Gauge(
     "walagent_replication_lag_bytes",
     "WAL between the server's last position and the checkpoint, in bytes",

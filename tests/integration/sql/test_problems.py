@@ -1,19 +1,21 @@
 """What a person must act on: one relation behind the first page, the page WAL and status."""
 
 import shlex
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Connection
 
 from tests.faults.rig.servers import own_server
 from tests.helpers.database import attach, column, rows, run_all, until, value
 from tests.helpers.queue import add_runs
-from walagent.app.problems import Problems
+from walagent.app.problems import Problems, pause_after
 from walagent.config import Replication
+from walagent.console.declared import declared_queries
 from walagent.replication.bootstrap import ensure_slot
-from walagent.store.status import show_problems
+from walagent.store.status import show_problems, show_status
 from walagent.telemetry import metrics
 
 TABLE = """
@@ -27,6 +29,18 @@ update agent_internal.budget_use u
    set spent_tokens = case b.name when 'spent' then 100 when 'nearly' then 85 else 10 end
   from agent.budget b where b.id = u.budget_id;
 """
+PART = """
+insert into agent.budget (name, period, max_tokens, on_exceeded)
+values ('spent', 'total', 8100, '{does}');
+update agent_internal.budget_use set spent_tokens = 3960;
+set session_replication_role = replica;  -- a run
+update agent.run set {does_to}, error = '{{"reason": "needs up to 8040", "budget": "spent"}}';
+set session_replication_role = origin;
+"""
+WAITED_FOR = PART.format(
+    does="wait", does_to="state = 'waiting_retry', next_attempt_at = now() + interval '1 hour'"
+)
+REFUSING = PART.format(does="fail", does_to="state = 'failed', finished_at = now()")
 CHANNEL = """
 insert into agent.channel (tenant, name, kind, target, secret)
 values ('default', 'ops', 'webhook', 'https://ops.acme.test/hooks', 'OPS_HOOK_KEY');
@@ -44,6 +58,11 @@ alter table agent.attachment enable trigger all;
 BROKEN = "update agent.attachment set paused = true, paused_reason = 'credit used up'"
 BY_A_PERSON = """
 update agent.attachment set paused = true, paused_reason = 'holidays', paused_by = 'ann'
+"""
+RESOLVED = """
+insert into agent.issue (agent, reason, state) values ('reader', 'r', 'resolved');
+insert into agent.run (kind, reason, queue_id, principal, change, state, finished_at)
+values ('question', 'question', 1, 'someone', '{}', 'failed', now());
 """
 PENDING = "-- a run"
 UNKNOWN = """
@@ -98,7 +117,8 @@ async def test_a_slot_near_its_limit_is_named_with_who_holds_it(which: str, tmp_
                 "select pg_logical_slot_get_binary_changes('walagent', null, null,"
                 " 'proto_version', '1', 'publication_names', 'walagent')"
             )
-            (slot,) = [each for each in await show_problems(conn) if each["kind"] == "slot"]
+            # What this client read is ahead of the checkpoint, too.
+            (_, slot) = [each for each in await show_problems(conn) if each["kind"] == "slot"]
             assert f"pid {holding.info.backend_pid}, bi_export as " in slot["detail"]
             assert slot["fix"] == f"select pg_terminate_backend({holding.info.backend_pid});"
             assert slot["since"] is not None
@@ -138,6 +158,21 @@ async def test_a_slot_near_its_limit_is_named_with_who_holds_it(which: str, tmp_
                 (3, "budget", "Budget spent is at 100 %", None),
                 (4, "budget", "Budget nearly is at 85 %", None),
             ],
+        ),
+        (
+            WAITED_FOR,
+            [
+                (
+                    3,
+                    "budget",
+                    "Budget spent is at 49 %, and a call needs more than is left",
+                    "1 runs wait, and it never begins again.",
+                )
+            ],
+        ),
+        (
+            REFUSING,
+            [(3, "budget", "Budget spent is at 49 %, and a call needs more than is left", None)],
         ),
         (
             UNKNOWN + EXPIRING,
@@ -192,7 +227,7 @@ async def test_a_problem_is_announced_once(conn: AsyncConnection) -> None:
     one, other = Problems(), Problems()
     for each in (one, other):
         await each.look(conn)
-        assert each.warnings == ()
+        assert each.warnings == []
         await each.look(conn)
     # Of budgets, an event of its own says it.
     sent = "select subject from agent.outbox where event = 'problem' order by created_at"
@@ -222,6 +257,117 @@ async def test_a_problem_is_announced_once(conn: AsyncConnection) -> None:
     await one.look(conn)
     assert "attachment" not in one.warnings[0]
     assert 'kind="attachment"' not in generate_latest(metrics.registry).decode()
+
+
+async def test_one_that_begins_again_is_announced_when_the_hour_is_over(
+    conn: AsyncConnection,
+) -> None:
+    """By one process, if it lasts; while it stands, it is not announced again."""
+    await run_all(conn, TABLE)
+    await attach(conn, "name=reader, system_prompt=Read.", table="public.item")
+    await run_all(conn, CHANNEL)
+    one, other = Problems(), Problems()
+    sent = "select count(*) from agent.outbox where subject = 'reader has stopped'"
+
+    async def look() -> object:
+        for each in (one, other, one, other):
+            await each.look(conn)
+        return await value(conn, sent)
+
+    later = "update agent_internal.problem_standing set announced_at = now() - interval '1 hour'"
+    await run_all(conn, BROKEN)
+    assert await look() == 1
+    await run_all(conn, later)
+    assert await look() == 1
+    await run_all(conn, "update agent_internal.problem_standing set announced_at = now()")
+    await run_all(conn, "update agent.attachment set paused = false, paused_reason = null")
+    assert await look() == 1
+    await run_all(conn, BROKEN)
+    assert await look() == 1
+    await run_all(conn, later)
+    assert await look() == 2
+    one, other = Problems(), Problems()  # other processes
+    await run_all(conn, later)
+    assert await look() == 2
+
+
+async def test_a_part_that_cannot_be_read_leaves_the_others(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """It is a problem of its own; what was announced is not announced again."""
+    await run_all(conn, TABLE)
+    await attach(conn, "name=reader, system_prompt=Read.", table="public.item")
+    await run_all(conn, CHANNEL + BROKEN)
+    problems = Problems()
+    for _ in range(2):
+        await problems.look(conn)
+    async with await AsyncConnection.connect(dsn) as holding:
+        await holding.execute("lock table agent.approval in access exclusive mode")
+        found = await show_problems(conn)
+        assert {each["kind"] for each in found} == {"attachment", "reader", "worker", "unread"}
+        assert found[-1]["text"].startswith("Problems of approvals could not be looked for: ")
+        for _ in range(2):
+            await problems.look(conn)
+        assert "unread (1)" in problems.warnings[0]
+        assert "attachment (1)" in problems.warnings[0]
+        home = next(each for each in declared_queries() if each.name == "console.home")
+        shown = f"select h.problems from ({home.text}) h"
+        assert '"kind": "unread"' in str(await value(conn, f"select ({shown})::text"))
+    await run_all(
+        conn,
+        "create or replace function agent_internal.without_values(_reason text)"
+        " returns text language sql immutable return (1 / 0)::text",
+    )
+    await run_all(conn, RESOLVED)
+    assert {"attachment", "reader", "unread"} < set(await kinds(conn))
+    for _ in range(2):
+        await problems.look(conn)
+    sent = "select count(*) from agent.outbox where event = 'problem'"
+    assert await value(conn, sent) == 4
+
+
+async def test_another_client_that_reads_the_slot_is_a_problem(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """While it reads, and when it has gone with what it consumed."""
+    slot = str(conn.info.dbname)
+    await ensure_slot(conn, dsn, Replication(slot=slot))
+    start = f"START_REPLICATION SLOT {slot} LOGICAL 0/0 (proto_version '1', publication_names 'w')"
+    active = f"select active_pid is not null from pg_replication_slots where slot_name = '{slot}'"
+    with closing(Connection.connect(f"{dsn} replication=database", autocommit=True)) as ours:
+        ours.pgconn.send_query(start.encode())
+        await until(conn, active)
+        assert await value(conn, "select agent_internal.take_checkpoint(%s, 'me')", slot)
+        assert await kinds(conn) == []
+    await until(conn, active.replace("is not null", "is null"))
+    assert await kinds(conn) == ["reader"]
+    with closing(Connection.connect(f"{dsn} replication=database", autocommit=True)) as other:
+        other.pgconn.send_query(start.encode())
+        await until(conn, active)
+        (found,) = await show_problems(conn)
+        assert (found["urgency"], found["kind"]) == (1, "foreign")
+        assert found["text"] == f"Another client reads slot {slot}: PID {other.info.backend_pid}"
+        assert found["fix"] == f"select pg_terminate_backend({other.info.backend_pid});"
+        shown = await show_status(conn, slot)
+        assert shown["reader"].startswith("another client")
+    await until(conn, active.replace("is not null", "is null"))
+    await conn.execute(
+        "select count(*) from pg_logical_slot_get_binary_changes(%s, null, null,"
+        " 'proto_version', '1', 'publication_names', 'walagent')",
+        [slot],
+    )
+    assert sorted(await kinds(conn)) == ["reader", "slot"]
+
+
+def test_a_look_that_took_long_does_not_silence_the_watch() -> None:
+    """Seconds between two looks; what is old is said to be old."""
+    assert pause_after(0.1) == pytest.approx(29.9)
+    assert pause_after(1) == 100
+    assert pause_after(20) == 180
+    problems = Problems()
+    assert problems.warnings == []
+    problems._looked_at -= 400  # noqa: SLF001 - time passes
+    assert problems.warnings == ["problems were looked for 400 s ago, and not since"]
 
 
 async def test_a_problem_is_of_one_tenant(conn: AsyncConnection) -> None:

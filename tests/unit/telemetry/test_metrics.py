@@ -10,6 +10,7 @@ INTERFACE = {
     "walagent_slot_retained_bytes": ("gauge", set[str]()),
     "walagent_slot_alarm": ("gauge", set[str]()),
     "walagent_problems": ("gauge", {"kind", "urgency"}),
+    "walagent_problems_age_seconds": ("gauge", set()),
     "walagent_replication_lag_bytes": ("gauge", set[str]()),
     "walagent_changes_total": ("counter", {"result"}),
     "walagent_runs": ("gauge", {"agent", "state"}),

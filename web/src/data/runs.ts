@@ -232,14 +232,17 @@ export interface ApprovalDetail extends ApprovalRow {
   is_question: boolean;
 }
 
-/** What became of failures with the same agent, reason and SQLSTATE. */
+/** What became of failures with the same agent, SQLSTATE and reason without values. */
 export type IssueState = "new" | "ongoing" | "regressed" | "resolved" | "muted";
 
 /** `failures`: failed and dead runs by agent and reason; parameters: since (an interval), q. */
 export interface FailureRow {
   id: string;
   issue: IssueState;
+  /** Without values. */
   reason: string;
+  /** The reason of one of its runs. */
+  example: string | null;
   sqlstate: string | null;
   message: string | null;
   agent: string;
@@ -254,12 +257,12 @@ export interface FailureRow {
   first_at: string;
   last_at: string;
   decided_at: string | null;
-  resolved_in: number | null;
+  resolved_in: "present" | "next" | null;
   muted_until: string | null;
   assignee: string | null;
   changed_by: string | null;
-  /** The newest version of the agent. */
-  newest: number | null;
+  /** In which version it can be resolved: the present one, if that does not fail; null: no agent acts. */
+  fixable_in: "present" | "next" | null;
   /** The period that was asked for. */
   ended: string;
 }
@@ -281,7 +284,17 @@ export interface WaitRow {
 export interface ProblemRow {
   urgency: 1 | 2 | 3 | 4;
   kind:
-    "reader" | "slot" | "attachment" | "review" | "worker" | "gap" | "budget" | "foreign" | "approval" | "regression";
+    | "reader"
+    | "slot"
+    | "attachment"
+    | "review"
+    | "worker"
+    | "gap"
+    | "budget"
+    | "foreign"
+    | "approval"
+    | "regression"
+    | "unread";
   text: string;
   detail: string | null;
   /** A command, or a statement of SQL. */

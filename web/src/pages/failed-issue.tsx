@@ -37,6 +37,17 @@ export function Issue({ row, again }: { row: FailureRow; again: () => void }) {
           </span>{" "}
           <Copy text={row.reason} />
         </dd>
+        {row.example && row.example !== row.reason && (
+          <>
+            <dt>For example</dt>
+            <dd>
+              <span className="said" dir="auto">
+                {visible(row.example)}
+              </span>{" "}
+              <Copy text={row.example} />
+            </dd>
+          </>
+        )}
         {row.message && (
           <>
             <dt>Message</dt>
@@ -149,6 +160,8 @@ export function Issue({ row, again }: { row: FailureRow; again: () => void }) {
   );
 }
 
+const IN = { present: "in the version of then", next: "in the version after it" } as const;
+
 /** What somebody decided, and whether it still holds. */
 function Decided({ row }: { row: FailureRow }) {
   const zone = useZone();
@@ -163,7 +176,7 @@ function Decided({ row }: { row: FailureRow }) {
   if (row.issue === "resolved" || row.issue === "regressed")
     return (
       <>
-        resolved {row.resolved_in ? `in v${row.resolved_in}` : "outside walagent"}
+        resolved {row.resolved_in ? IN[row.resolved_in] : "outside walagent"}
         {by} <Time at={row.decided_at} />
         {row.issue === "regressed" && "; it came back since"}
       </>
@@ -194,20 +207,18 @@ function Decide({ row, again }: { row: FailureRow; again: () => void }) {
   const decide = (state: string, said: string, more: { resolved_in?: string; hours?: string } = {}) =>
     void send("decide_issue", { state, resolved_in: "", hours: "", ...more }, said);
   const isOpen = row.issue !== "resolved" && row.issue !== "muted";
-  // One that fails is not the one in which it is resolved.
-  const failing = Math.max(0, ...Object.keys(row.versions ?? {}).map(Number));
-  const next = row.newest === null ? null : Math.max(row.newest, failing + 1);
+  const version = row.fixable_in;
   return (
     <div className="row wrap" role="group" aria-label="Issue">
       {isOpen ? (
         <>
-          {next !== null && (
+          {version && (
             <button
               type="button"
               className="btn small"
-              onClick={() => decide("resolved", `Resolved in v${next}.`, { resolved_in: String(next) })}
+              onClick={() => decide("resolved", `Resolved in the ${version} version.`, { resolved_in: version })}
             >
-              Resolved in v{next}
+              Resolved in the {version} version
             </button>
           )}
           <button type="button" className="btn small" onClick={() => decide("resolved", "Resolved outside walagent.")}>

@@ -23,6 +23,7 @@ const PAGES: Record<ProblemRow["kind"], LinkProps> = {
   foreign: linkOptions({ to: "/wal", hash: "readers" }),
   approval: linkOptions({ to: "/approvals" }),
   regression: linkOptions({ to: "/failed" }),
+  unread: linkOptions({ to: "/wal" }),
 };
 
 export const isUrgent = (problem: ProblemRow) => problem.urgency < SOON;

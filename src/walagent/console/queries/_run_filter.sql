@@ -13,6 +13,8 @@
 and (%(agent)s = ''
      or r.attachment_id in (select v.attachment_id from agent.attachment_version v
                              where v.definition ->> 'agent' = any (string_to_array(%(agent)s, ',')))
+     or r.attachment_id in (select o.attachment_id from agent_internal.versions_of_others() o
+                             where o.agent = any (string_to_array(%(agent)s, ',')))
      or r.attachment_id is null and r.kind = any (string_to_array(%(agent)s, ',')))
 and (%(relation)s = ''
      or r.change ->> 'table' = any (string_to_array(%(relation)s, ','))
@@ -20,7 +22,8 @@ and (%(relation)s = ''
 and (%(key)s = '' or r.key = any (string_to_array(%(key)s, ',')))
 and (%(kind)s = '' or r.kind = any (string_to_array(%(kind)s, ',')))
 -- As groups of failures show them.
-and (%(reason)s = '' or coalesce(r.error ->> 'reason', 'no reason was recorded') = %(reason)s)
+and (%(reason)s = '' or coalesce(r.error ->> 'reason', 'no reason was recorded') = %(reason)s
+     or agent_internal.without_values(coalesce(r.error ->> 'reason', 'no reason was recorded')) = %(reason)s)
 and (%(sqlstate)s = '' or coalesce(r.error ->> 'sqlstate', 'none') = %(sqlstate)s)
 -- As the lists show them: 10s, <10s, 0.05, <0.05.
 and (%(model)s = ''

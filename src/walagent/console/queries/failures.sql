@@ -4,32 +4,29 @@
 with since (at) as (
     select now() - coalesce(nullif(%(since)s, '')::interval, '10 years')),
 ended as (
-    select r.* from agent.run r where r.state in ('failed', 'dead') and r.finished_at >= (select at from since)
+    select f.* from agent_internal.failure f where f.state in ('failed', 'dead') and f.finished_at >= (select at from since)
     union all
-    select r.* from agent.run r where r.state = 'waiting_retry' and r.created_at >= (select at from since)),
+    select f.* from agent_internal.failure f where f.state = 'waiting_retry' and f.created_at >= (select at from since)),
 unhappy as (
-    select r.id, r.state,
-           coalesce(r.finished_at, r.created_at) as at, r.error ->> 'tool' as tool, r.error ->> 'message' as message,
--- include: _failure
-      from ended r
-           left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version),
+    select e.*, e.error ->> 'reason' as example, e.error ->> 'tool' as tool, e.error ->> 'message' as message from ended e),
 matching as (
     select * from unhappy u
-     where %(q)s = '' or strpos(lower(concat_ws(' ', u.sqlstate, u.reason, u.agent, u.tool)), lower(%(q)s)) > 0),
+     where %(q)s = '' or strpos(lower(concat_ws(' ', u.sqlstate, u.reason, u.example, u.agent, u.tool)), lower(%(q)s)) > 0),
 counted as (
-    select m.state = 'waiting_retry' as waits, m.reason, m.sqlstate, m.agent, m.version, count(*) as n, array_agg(distinct m.state::text) as states,
+    select m.state = 'waiting_retry' as waits, m.reason, m.sqlstate, m.agent, m.version, m.made_at, m.replaced_at, m.is_present, count(*) as n, array_agg(distinct m.state::text) as states,
            width_bucket(extract(epoch from m.at)::numeric, extract(epoch from now() - coalesce(nullif(%(since)s, '')::interval, '30 days'))::numeric,
                         extract(epoch from now())::numeric + 1, 16) as bucket,
-           min(m.at) as first_at, max(m.at) as last_at, max(m.tool) as tool, max(m.message) as message
+           min(m.at) as first_at, max(m.at) as last_at, max(m.tool) as tool, max(m.message) as message, max(m.example) as example
       from matching m
-     group by waits, m.reason, m.sqlstate, m.agent, m.version, bucket),
+     group by waits, m.reason, m.sqlstate, m.agent, m.version, m.made_at, m.replaced_at, m.is_present, bucket),
 failure as (
     select md5(c.agent || '|' || c.sqlstate || '|' || c.reason) as id, c.reason, c.sqlstate, c.agent,
            coalesce(sum(c.n) filter (where not c.waits), 0)::bigint as runs, coalesce(sum(c.n) filter (where c.waits), 0)::bigint as waiting,
-           max(c.message) as message, max(c.tool) as tool, min(c.first_at) as first_at, max(c.last_at) as last_at
+           max(c.message) as message, max(c.tool) as tool, max(c.example) as example,
+           bool_or(c.is_present) as fails_now, bool_or(c.made_at is not null) as has_versions, min(c.first_at) as first_at, max(c.last_at) as last_at
       from counted c
      group by c.agent, c.sqlstate, c.reason)
-select f.id, f.reason, nullif(f.sqlstate, '') as sqlstate, f.agent, f.runs, f.waiting, f.message, f.tool, f.first_at, f.last_at,
+select f.id, f.reason, nullif(f.sqlstate, '') as sqlstate, f.agent, f.runs, f.waiting, f.message, f.tool, f.example, f.first_at, f.last_at,
        (select string_agg(distinct s, ',' order by s) from counted c cross join unnest(c.states) s
          where (c.agent, c.sqlstate, c.reason) = (f.agent, f.sqlstate, f.reason) and not c.waits) as states,
        (select coalesce(jsonb_object_agg(w.version, w.n), '{}')
@@ -43,12 +40,13 @@ select f.id, f.reason, nullif(f.sqlstate, '') as sqlstate, f.agent, f.runs, f.wa
             when i.state = 'resolved' and exists (
                 select from counted c
                  where (c.agent, c.sqlstate, c.reason) = (f.agent, f.sqlstate, f.reason) and not c.waits and c.last_at > i.since
-                   and (i.resolved_in is null or c.version is null or c.version >= i.resolved_in)) then 'regressed'
+                   and case i.resolved_in when 'present' then c.replaced_at > i.since is not false
+                                          when 'next' then c.made_at > i.since is not false else true end) then 'regressed'
             when i.state = 'resolved' then 'resolved'
             when f.first_at > now() - interval '1 day' and (select at from since) < now() - interval '1 day' then 'new'
             else 'ongoing' end as issue,
        i.since as decided_at, i.resolved_in, i.muted_until, i.assignee::text, i.changed_by::text,
-       (select max(v.version) from agent.attachment a join agent.attachment_version v on v.attachment_id = a.id where a.agent = f.agent) as newest,
+       case when f.has_versions then case when f.fails_now then 'next' else 'present' end end as fixable_in,
        %(since)s as ended
   from failure f left join agent.issue i on i.id = f.id and i.tenant = agent.current_tenant()
  order by f.runs desc, f.reason

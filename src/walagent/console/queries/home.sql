@@ -4,8 +4,6 @@ with
 -- include: _counts
 ,
 -- include: _figures
-,
--- include: _problems
 , hour as (
     select extract(epoch from r.finished_at - coalesce(r.committed_at, r.created_at)) * 1000 as ms
       from agent.run r
@@ -29,7 +27,7 @@ select f.runs_today, f.failed_today, f.pending, f.running, f.cost_today, f.lag_s
        -- Their state is hidden without this role: none would be a wrong count.
        case when pg_catalog.pg_has_role('pg_read_all_stats', 'usage')
             then (select count(*) from pg_catalog.pg_stat_replication where state = 'streaming' and application_name !~ '^walagent')::integer end as standbys,
-       (select coalesce(jsonb_agg(to_jsonb(p) order by p.urgency, p.since nulls last, p.text), '[]') from problem p) as problems,
+       (select coalesce(jsonb_agg(to_jsonb(p) order by p.urgency, p.since nulls last, p.text), '[]') from agent_internal.problems() p) as problems,
        (select jsonb_agg(runs order by b) from buckets) as runs_spark,
        (select jsonb_agg(failed order by b) from buckets) as failed_spark
   from figures f

@@ -4,7 +4,8 @@ with
 ,
 -- include: _figures
 select a.pid as reader_pid,
-       coalesce(c.reader, a.application_name) as reader,
+       case when s.active_pid <> c.reader_pid then concat_ws(' ', 'another client', nullif(a.application_name, ''))
+            else coalesce(c.reader, a.application_name) end as reader,
        a.backend_start as reading_since,
        f.runs_today, f.failed_today, f.cost_today::float8, f.pending, f.running, f.lag_seconds, f.workers,
        (select count(*) from agent.run where state = 'waiting_approval')

@@ -1,0 +1,14 @@
+-- What a reason says of each failure of its kind: JSON, quoted texts, addresses and words with digits are left out.
+--
+-- The result of a result is the same.
+create or replace function agent_internal.without_values(_reason text)
+    returns text
+    language sql
+    immutable
+    return regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(left(_reason, 1000),
+        '[{[].*[]}]', '{...}'),
+        '"[^"]*"|`[^`]*`|(?<!\w)''[^'']*''(?!\w)|(?<==)\([^)]*\)', '"..."', 'g'),
+        '[^\s"(),;:]*(://|@)([^\s"(),;]*[^\s"(),;:.])?', '...', 'g'),
+        '[^\s"(),;:={}]*\d([^\s"(),;={}]*[^\s"(),;:={}.])?', '...', 'g'),
+        '\.\.\.([\s,]+\.\.\.)+', '...', 'g');
+comment on function agent_internal.without_values(text) is 'A reason without values, so that failures of a kind have the same';
