@@ -30,6 +30,7 @@ from walagent.sync.asgi import (
     has_etag,
     is_strict,
     read_body,
+    send_events,
     send_more,
     until_disconnected,
 )
@@ -369,8 +370,9 @@ class ShapeApp:
                         alarm = loop.call_at(min(due, until), news.set)
                         await send_more(send, b": keep-alive\n\n")
                     while shape.log.has_after(follower.at):
-                        body, follower.at = shape.event_after(follower.at, self._engine.position)
-                        await send_more(send, body)
+                        event = shape.event_after(follower.at, self._engine.position)
+                        await send_events(send, event.messages)
+                        follower.at = event.upto
                     follower.is_waiting = True
                     await news.wait()
                     follower.is_waiting = False

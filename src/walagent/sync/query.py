@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, cast
 
 from psycopg import AsyncClientCursor, AsyncConnection
@@ -160,7 +161,7 @@ class QueryShape(LiveShape):
         ]
         visible = found.visible
         messages.append(snapshot_end(visible.xmin, visible.xmax, sorted(visible.running)))
-        if not self.extend(lsn, messages):
+        if not self.extend(lsn, zip(count(0, 2), messages)):
             self.finish()
 
     def _message(
