@@ -35,10 +35,12 @@ from walagent.sync.publishing import Publishing
 from walagent.sync.query import Connecting
 from walagent.sync.query_shapes import QueryShapes
 from walagent.sync.role_sessions import RoleSessions
+from walagent.sync.select_shapes import OpenSelects, SelectShape, has_selects
 from walagent.sync.shape import Shape
 from walagent.sync.shape_index import ShapeIndex, ShapeRoom
 from walagent.sync.snapshot import Visible, lock, read_position, read_snapshot, reading
-from walagent.sync.table_watch import TableWatch, read_marks
+from walagent.sync.table import read_marks
+from walagent.sync.table_watch import TableWatch
 from walagent.sync.transactions import Changes, RecentTransactions, Transaction, WaitingTransactions
 from walagent.telemetry.log import log
 
@@ -99,6 +101,7 @@ class ShapeEngine:
         self._joints: dict[Shape, _Joint] = {}  # of shapes whose snapshot the stream has not passed
         self._snapshots = asyncio.Semaphore(_SNAPSHOTS)
         self.roles = RoleSessions(dsn, tools_dsn)
+        self.selects = OpenSelects(self.rows, self._limits)
         self.queries = QueryShapes(self, self._limits)
         self.room = ShapeRoom(self._shapes, self.queries, self._limits, self.drop)
         self._applier = Applier(self.rows.connection, self.drop, self.room.has)
@@ -119,7 +122,7 @@ class ShapeEngine:
                 async for item in subscription:
                     await self._take(item)
 
-    async def get(self, definition: Definition, *, is_whole: bool = True) -> Shape:
+    async def get(self, definition: Definition, *, is_whole: bool = True) -> Shape | SelectShape:
         """Return the shape of a definition, with its snapshot.
 
         Args:
@@ -129,6 +132,8 @@ class ShapeEngine:
             ShapeRefusedError: there is no such table or column, or there are too many shapes, or
                 each ended before it had its rows.
         """
+        if has_selects(definition):
+            return await self.queries.get(definition)
         for _ in range(_ATTEMPTS):
             shape = self._shapes.find(definition) or await self._make(definition)
             shape.used_at = time.monotonic()
@@ -143,15 +148,22 @@ class ShapeEngine:
         table = f"{definition.schema}.{definition.table}"
         raise ShapeRefusedError(503, f"{table} changes faster than its rows are read; try again")
 
-    def find(self, what: Definition | str) -> Shape | None:
+    def find(self, what: Definition | str) -> Shape | SelectShape | None:
         """Return the shape of a definition, or with a handle, if there is one."""
         shape = self._shapes.find(what)
         if shape is not None:
             shape.used_at = time.monotonic()
-        return shape
+            return shape
+        if isinstance(what, Definition):
+            return self.queries.find(what)
+        selects = (each for each in self.queries if isinstance(each, SelectShape))
+        return next((each for each in selects if each.handle == what), None)
 
-    def drop(self, shape: Shape) -> None:
+    def drop(self, shape: Shape | SelectShape) -> None:
         """End a shape; the next request makes a new one, with another handle."""
+        if isinstance(shape, SelectShape):
+            self.queries.drop(shape)
+            return
         self._shapes.remove(shape)
         self._starting.pop(shape, None)
         shape.finish()

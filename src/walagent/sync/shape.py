@@ -37,7 +37,7 @@ class Event(NamedTuple):
 
 _NO_EVENT: Final = Event(Offset(0, 0), None, 0, (), b"", Offset(0, 0))
 _AT_ONCE: Final = 1 << 16  # bytes
-_KEY: Final = 80  # bytes of a row's key, about
+_KEY: Final = 80  # of a row's key, about
 
 
 @dataclass(eq=False, slots=True)
