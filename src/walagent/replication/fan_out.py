@@ -126,7 +126,9 @@ class Subscription:
             self._whole = self._started = True
         if not self._whole:
             self._missed += size if self._started and not isinstance(item, Idle) else 0
-        elif self._size + size > self._limit or (self._bytes and self._bytes + weight > _BYTES):
+        elif self._size + size > self._limit or (
+            self._bytes and weight > max(0, _BYTES - self._bytes)
+        ):
             self._overflow(size)
         else:
             self._queue.append(item)

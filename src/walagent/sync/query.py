@@ -134,7 +134,7 @@ class ComparedShape(LiveShape, Generic[K, R]):
         position: Callable[[], int],
         share: float = 1.0,
     ) -> None:
-        """Read the rows again whenever it is wanted; does not end.
+        """Read the rows again whenever it is wanted, until it has ended.
 
         Args:
             read: reads them.
@@ -142,7 +142,7 @@ class ComparedShape(LiveShape, Generic[K, R]):
             share: of the time that reading may take.
         """
         due = 0.0  # when it may be read again
-        while True:
+        while not self.ended:
             try:
                 async with asyncio.timeout(_AGAIN):
                     await self._wanted.wait()

@@ -1,6 +1,5 @@
 """A large transaction beside open shapes: little memory, whatever clients do."""
 
-import asyncio
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -104,7 +103,7 @@ async def test_a_large_transaction_takes_little_memory(
             await conn.execute(INSERT, (large.width, large.count))
             await run_all(conn, "insert into other values (1)")
             await after.until({'"public"."other"/"1"': {"id": "1"}}, within=120.0)
-            await asyncio.sleep(0.5)  # for what clients are sent
+            await after.catch_up()  # by then, clients have been sent what they take
             more = memory(process, "VmHWM") - idle
         assert more < large.most
         assert after.refetches == 0
