@@ -195,3 +195,23 @@ async def test_a_client_outlives_its_process(
         await client.until(rows)
         await run_all(conn, "delete from item where id = 2")
         await client.until(rows[1:])
+
+
+@pytest.mark.usefixtures("slot")
+@pytest.mark.parametrize("sse", [False, True], ids=["long-poll", "sse"])
+async def test_rows_move_with_a_sub_select(
+    conn: AsyncConnection,
+    dsn: str,
+    sse: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """The client needs no tags for it: they are inserts and deletes."""
+    await run_all(conn, "create table list (n integer primary key, owner text)")
+    query = {"where": "n in (select n from list where owner = $1)", "params": {"1": "ann"}}
+    async with serving(conn, dsn) as served, following(served, sse=sse, **query) as client:
+        await client.until([])
+        await run_all(conn, "insert into list values (1, 'ann'), (20, 'bob')")
+        await client.until([ONE])
+        await run_all(conn, "update list set owner = case n when 1 then 'bob' else 'ann' end")
+        await client.until([TWO])
+        await run_all(conn, "update item set n = 21 where id = 2")
+        await client.until([])

@@ -17,6 +17,7 @@ from walagent.domain.change import Begin, Idle, Item, Piece
 from walagent.replication.sinks import Answers, Table, Want, Wants
 
 _LIMIT: Final = 10_000
+_BYTES: Final = 32 << 20
 _NONE: Final[Wants] = MappingProxyType({})
 
 
@@ -76,7 +77,8 @@ class FanOut:
 
         Args:
             tables: what the stream must carry for this subscriber, who receives all of the stream.
-            limit: the most changes, begins and commits that are queued.
+            limit: the most changes, begins and commits that are queued; their bytes have a limit,
+                too, but for a single piece.
         """
         subscription = Subscription(dict(tables), limit)
         self._subscriptions.append(subscription)
@@ -93,7 +95,7 @@ class Subscription:
         self.tables = tables
         self._limit = limit
         self._queue: deque[Item | Interrupted] = deque()
-        self._size = 0
+        self._size = self._bytes = 0
         self._missed = 0
         self._whole = False  # whether the next item continues what was queued
         self._started = (
@@ -112,29 +114,32 @@ class Subscription:
         """Queue a gap, whatever the limit; without tables, in place of all that is queued."""
         if gap.tables is None:
             self._queue.clear()
-            self._size = self._missed = 0
+            self._size = self._bytes = self._missed = 0
             self._whole = self._started = False
         self._queue.append(gap)
         self._size += 1
         self._arrival.set()
 
     def _take(self, item: Item) -> None:
-        size = _size(item)
+        size, weight = _size(item), _weight(item)
         if isinstance(item, Begin) and self._size + size <= self._limit:
             self._whole = self._started = True
         if not self._whole:
             self._missed += size if self._started and not isinstance(item, Idle) else 0
-        elif self._size + size > self._limit:
+        elif self._size + size > self._limit or (
+            self._bytes and weight > max(0, _BYTES - self._bytes)
+        ):
             self._overflow(size)
         else:
             self._queue.append(item)
             self._size += size
+            self._bytes += weight
 
     def _overflow(self, size: int) -> None:
         """Drop everything: transactions are kept or lost as a whole."""
         self._missed += self._size + size
         self._queue.clear()
-        self._size = 0
+        self._size = self._bytes = 0
         self._whole = False
 
     def __aiter__(self) -> AsyncIterator[Item | Missed | Interrupted]:
@@ -151,8 +156,13 @@ class Subscription:
             return missed
         item = self._queue.popleft()
         self._size -= _size(item)
+        self._bytes -= _weight(item)
         return item
 
 
 def _size(item: Item | Interrupted) -> int:
     return len(item.changes) if isinstance(item, Piece) else 1
+
+
+def _weight(item: Item | Interrupted) -> int:
+    return item.weight if isinstance(item, Piece) else 0

@@ -30,6 +30,7 @@ from walagent.sync.asgi import (
     has_etag,
     is_strict,
     read_body,
+    send_events,
     send_more,
     until_disconnected,
 )
@@ -48,6 +49,7 @@ from walagent.sync.request import (
     parse_place,
     parse_request,
 )
+from walagent.sync.select_shapes import tables_of
 from walagent.sync.shape import LiveShape
 from walagent.sync.shape_log import INFINITE, Offset
 from walagent.sync.subset import read_subset
@@ -175,20 +177,22 @@ class ShapeApp:
         if secret is None or not hmac.compare_digest(shown.encode(), secret.encode()):
             raise ShapeRefusedError(401, "Unauthorized - Invalid API secret")
 
-    def _check_table(self, definition: Definition) -> None:
-        """Check that a table is open; `*` does not open those of walagent and PostgreSQL.
+    def _check_tables(self, definition: Definition) -> None:
+        """Check that its tables are open; `*` does not open those of walagent and PostgreSQL.
 
         Raises:
-            ShapeRefusedError: it is not.
+            ShapeRefusedError: one is not.
         """
-        name, tables = f"{definition.schema}.{definition.table}", self._settings.tables
-        if name not in tables and ("*" not in tables or definition.schema in _OURS):
-            raise ShapeRefusedError(403, f"Forbidden - table {name} is not served")
+        tables = self._settings.tables
+        for schema, table in sorted(tables_of(definition)):
+            name = f"{schema}.{table}"
+            if name not in tables and ("*" not in tables or schema in _OURS):
+                raise ShapeRefusedError(403, f"Forbidden - table {name} is not served")
 
     async def _delete(self, what: Definition | str, send: Send) -> None:
         """End a shape; its clients fetch again.  Who knows the secret knows all handles."""
         if isinstance(what, Definition):
-            self._check_table(what)
+            self._check_tables(what)
         shape = self._engine.find(what)
         if shape is not None:
             self._engine.drop(shape)
@@ -198,7 +202,7 @@ class ShapeApp:
         self, request: ShapeRequest, scope: Scope, receive: Receive, send: Send
     ) -> None:
         definition = request.definition
-        self._check_table(definition)
+        self._check_tables(definition)
         if request.subset is not None:
             shape = await self._engine.get(definition)
             body = await read_subset(self._engine.rows.connection(), shape, request.subset)
@@ -369,8 +373,9 @@ class ShapeApp:
                         alarm = loop.call_at(min(due, until), news.set)
                         await send_more(send, b": keep-alive\n\n")
                     while shape.log.has_after(follower.at):
-                        body, follower.at = shape.event_after(follower.at, self._engine.position)
-                        await send_more(send, body)
+                        event = shape.event_after(follower.at, self._engine.position)
+                        await send_events(send, event.messages)
+                        follower.at = event.upto
                     follower.is_waiting = True
                     await news.wait()
                     follower.is_waiting = False

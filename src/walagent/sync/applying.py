@@ -1,6 +1,6 @@
 """Apply a transaction to shapes: the images of its rows, what conditions say, and the logs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -11,14 +11,14 @@ from walagent.store.codecs.decoded_rows import by_columns, true_rows
 from walagent.store.role_reader import read_in
 from walagent.sync.expression import columns_of
 from walagent.sync.query import Connecting
-from walagent.sync.shape import RowChange, Shape, ShapeChange, lacks_values
+from walagent.sync.shape import RowChange, Shape, ShapeChange, Texts, lacks_values
 from walagent.sync.snapshot import Visible, copy_rows, reading, select
 from walagent.sync.table import ShapeTable
 from walagent.sync.transactions import Transaction
 from walagent.telemetry.log import log
 
 _CONDITIONS: Final = 100  # of a statement
-_PORTION: Final = 2_000  # changes between two looks at the clock
+_STEPS: Final = 50  # changes between two looks at the clock
 
 
 class Applier:
@@ -27,43 +27,62 @@ class Applier:
     Args:
         connecting: gives a connection for what the stream does not have.
         drop: ends a shape.
+        has_room: whether shapes may take so many bytes more.
     """
 
-    def __init__(self, connecting: Callable[[], Connecting], drop: Callable[[Shape], None]) -> None:
+    def __init__(
+        self,
+        connecting: Callable[[], Connecting],
+        drop: Callable[[Shape], None],
+        has_room: Callable[[int], bool] = lambda _: True,
+    ) -> None:
         self._connecting = connecting
         self._drop = drop
+        self._has_room = has_room
         self.wide: Visible | None = None  # a snapshot, by which IDs of transactions get 64 bits
 
     async def apply(self, shapes: Sequence[Shape], transaction: Transaction) -> None:
-        """Add what a transaction changed to the logs of shapes that are alike."""
-        table, has_where = shapes[0].table, shapes[0].definition.where is not None
-        changes: Sequence[Change] = transaction.changes
-        breath = Breath()
-        if len(transaction.shaped) > 1:
-            changes = await _of_table(table, changes, breath)
-        images, rows = await self._rows(table, changes, breath, is_whole=has_where)
-        if images is None:
-            self._drop_all(shapes)
-            return
-        verdicts: Sequence[Sequence[bool | None]] = [[None] * len(changes)] * len(shapes)
-        if shapes[0].is_evaluated_by_postgresql:
-            verdicts = await self._evaluate(table, shapes, images)
-        elif has_where:
-            shapes = await _touched(shapes, rows, breath)
-            verdicts = verdicts[: len(shapes)]
-        lsn, txids = int(transaction.begin.commit_lsn), self._txids(transaction)
-        for shape, matches in zip(shapes, verdicts, strict=True):
-            try:
-                found = await _changes(shape, rows, matches, breath)
-                messages = await _written(table.relation, found, lsn, txids, breath)
-                fits = not found or shape.extend(lsn, messages, _position_in(found))
-            except Exception as error:  # noqa: BLE001 - it ends this shape, and no other
-                log.error("sync.shape_failed", table=table.name, error=error)
-                fits = False
-            if not fits:
+        """Add what a transaction changed to the logs of shapes that are alike.
+
+        It is decoded in portions, so that only messages are in memory together; a log that has no
+        room for them ends its shape at once.
+        """
+        table, breath = shapes[0].table, Breath()
+        entries = _Entries(table.relation, transaction, self._txids(transaction), shapes)
+        for portion in transaction.portions():
+            changes = _of_table(table, portion)
+            await breath.if_due()
+            rows = await self._rows(entries.shape, changes, breath) if changes else []
+            if rows is None:
+                self._drop_all([*entries.of])
+                return
+            for shape, matches in await self._concerned([*entries.of], rows, breath):
+                try:
+                    fits = await entries.add(shape, rows, matches, breath)
+                    fits = fits and self._has_room(entries.size)
+                except Exception as error:  # noqa: BLE001 - it ends this shape, and no other
+                    log.error("sync.shape_failed", table=table.name, error=error)
+                    fits = False
+                if not fits:
+                    self._drop(shape)
+                    entry = entries.of.pop(shape)
+                    entries.size -= entry.size
+                    while entry.shrink():
+                        await breath.if_due()
+            for shape in [each for each in entries.of if each.ended]:
+                del entries.of[shape]
+            if not entries.of:
+                return
+        await self._append(entries, breath)
+
+    async def _append(self, entries: "_Entries", breath: Breath) -> None:
+        for shape, entry in entries.of.items():
+            if shape.ended:
+                continue
+            if entries.end(shape):
+                shape.append(entries.lsn, entry)
+            else:
                 self._drop(shape)
-        while rows:  # to free all of a large transaction at once takes long
-            del rows[-_PORTION:], images[-_PORTION:]
             await breath.if_due()
 
     def _drop_all(self, shapes: Sequence[Shape]) -> None:
@@ -71,28 +90,37 @@ class Applier:
             self._drop(shape)
 
     async def _rows(
-        self, table: ShapeTable, changes: Sequence[Change], breath: Breath, *, is_whole: bool
-    ) -> tuple[list[dict[str, str | None] | None] | None, list[RowChange | None]]:
-        """Return the images of new rows, and the changes as all shapes see them.
+        self, shape: Shape, changes: Sequence[Change], breath: Breath
+    ) -> list[RowChange | None] | None:
+        """Return changes as all shapes that are like one see them.
 
-        There are no images if the shapes must end, because the table has changed or a row has NULL
-        that they have announced as never NULL.
+        There are none if the shapes must end, because the table has changed or a row has NULL that
+        they have announced as never NULL.
         """
-        for part in _portions(changes):
-            if _has_changed(table, part):
-                return None, []
-            await breath.if_due()
-        images: list[dict[str, str | None] | None] = []
+        table, is_whole = shape.table, shape.definition.where is not None
+        if _has_changed(table, changes):
+            return None
         rows: list[RowChange | None] = []
-        for n, change in enumerate(changes):
+        for change in changes:
             new = await self._image(table, change, is_whole=is_whole)
             if _has_null(table, new):
-                return None, rows
-            images.append(new)
+                return None
             known = new is not None or change.old is not None
-            rows.append(RowChange.of(table, change, new, n) if known else None)
+            rows.append(RowChange.of(table, change, new) if known else None)
             await breath.if_due()
-        return images, rows
+        return rows
+
+    async def _concerned(
+        self, shapes: Sequence[Shape], rows: Sequence[RowChange | None], breath: Breath
+    ) -> Sequence[tuple[Shape, Sequence[bool | None]]]:
+        """Return the shapes that changes can be in, with what PostgreSQL says of new rows."""
+        if shapes[0].is_evaluated_by_postgresql:
+            images = [None if row is None else row.new for row in rows]
+            verdicts = await self._evaluate(shapes[0].table, shapes, images)
+            return list(zip(shapes, verdicts, strict=True))
+        if shapes[0].definition.where is not None:
+            shapes = await _touched(shapes, rows, breath)
+        return [(shape, [None] * len(rows)) for shape in shapes]
 
     async def _image(
         self, table: ShapeTable, change: Change, *, is_whole: bool
@@ -134,7 +162,7 @@ class Applier:
         self,
         table: ShapeTable,
         shapes: Sequence[Shape],
-        images: Sequence[dict[str, str | None] | None],
+        images: Sequence[Texts | None],
     ) -> Sequence[Sequence[bool]]:
         """Let PostgreSQL evaluate the conditions of shapes on new rows.
 
@@ -160,55 +188,59 @@ class Applier:
         return [xid] if wide == xid else [xid, wide]
 
 
-async def _changes(
-    shape: Shape,
-    rows: Sequence[RowChange | None],
-    matches: Sequence[bool | None],
-    breath: Breath,
-) -> list[ShapeChange]:
-    """Return what the changes of a transaction are in a shape."""
-    found: list[ShapeChange] = []
-    for row, match in zip(rows, matches, strict=True):
-        if row is not None:
-            found += shape.changes_of(row, matches=match)
-        await breath.if_due()
-    return found
+class _Entries:
+    """What a transaction is in the logs of shapes that are alike."""
+
+    def __init__(
+        self,
+        relation: tuple[str, str],
+        transaction: Transaction,
+        txids: Sequence[int],
+        shapes: Sequence[Shape],
+    ) -> None:
+        self.of = {shape: shape.log.entry() for shape in shapes}
+        self.shape = shapes[0]
+        self.lsn = int(transaction.begin.commit_lsn)
+        self.size = 0  # bytes, those that shapes share counted for each
+        self._relation = relation
+        self._txids = txids
+        self._last: dict[Shape, ShapeChange] = {}
+
+    async def add(
+        self,
+        shape: Shape,
+        rows: Sequence[RowChange | None],
+        matches: Sequence[bool | None],
+        breath: Breath,
+    ) -> bool:
+        """Add what rows are in a shape; return whether its log has room for them."""
+        entry, fits, last = self.of[shape], True, self._last.get(shape)
+        before = entry.size
+        for number, (row, match) in enumerate(zip(rows, matches, strict=True)):
+            if row is not None:
+                for last in shape.changes_of(row, matches=match):
+                    message = last.message(self._relation, self.lsn, self._txids)
+                    fits = entry.add(last.position, message)
+            if not fits:
+                break
+            if not number % _STEPS:
+                await breath.if_due()
+        if last is not None:
+            self._last[shape] = last
+        self.size += entry.size - before
+        return fits
+
+    def end(self, shape: Shape) -> bool:
+        """Let the last message say that it is; return whether the log has room for all."""
+        if (last := self._last.get(shape)) is None:
+            return True
+        message = last.message(self._relation, self.lsn, self._txids, is_last=True)
+        return self.of[shape].replace_last(message)
 
 
-async def _written(
-    relation: tuple[str, str],
-    changes: Sequence[ShapeChange],
-    lsn: int,
-    txids: Sequence[int],
-    breath: Breath,
-) -> list[bytes]:
-    """Return the messages of a transaction in a shape; the last one says that it is."""
-    messages: list[bytes] = []
-    for at, change in enumerate(changes, 1):
-        messages.append(change.message(relation, lsn, txids, is_last=at == len(changes)))
-        await breath.if_due()
-    return messages
-
-
-def _position_in(changes: Sequence[ShapeChange]) -> Callable[[int], int]:
-    return lambda number: changes[number].position
-
-
-def _portions(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-    """Yield parts of which one takes about a millisecond."""
-    for start in range(0, len(changes), _PORTION):
-        yield changes[start : start + _PORTION]
-
-
-async def _of_table(
-    table: ShapeTable, changes: Sequence[Change], breath: Breath
-) -> Sequence[Change]:
+def _of_table(table: ShapeTable, changes: Sequence[Change]) -> Sequence[Change]:
     """Return the changes of one of the tables of a transaction."""
-    found: list[Change] = []
-    for part in _portions(changes):
-        found += [c for c in part if (c.relation.schema, c.relation.name) == table.relation]
-        await breath.if_due()
-    return found
+    return [c for c in changes if (c.relation.schema, c.relation.name) == table.relation]
 
 
 async def _touched(

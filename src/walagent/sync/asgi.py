@@ -1,7 +1,8 @@
 """Read requests for shapes and write their responses, as ASGI messages."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
+from itertools import chain, islice
 from typing import Any, Final
 
 from walagent.sync.checks import ShapeRefusedError
@@ -80,6 +81,12 @@ async def send_more(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
+async def send_events(send: Send, messages: Iterable[bytes]) -> None:
+    """Send server-sent events, a large number or large ones in pieces."""
+    for piece in _joined(part for m in messages for part in (b"data: ", m, b"\n\n")):
+        await send_more(send, piece)
+
+
 async def answer(
     send: Send, status: int, body: bytes | Sequence[bytes], headers: Headers | None = None
 ) -> None:
@@ -118,20 +125,24 @@ def _cut(body: bytes) -> Iterator[bytes]:
         yield body[start : start + _PIECE]
 
 
-def _written(elements: Sequence[bytes]) -> Iterator[bytes]:
+def _written(elements: Iterable[bytes]) -> Iterator[bytes]:
     """Yield a JSON array in pieces of about that size."""
-    piece, size = [b"["], 0
-    for number, element in enumerate(elements):
-        if number:
-            piece.append(b",")
-        if len(element) > _PIECE:
+    parts = (part for element in elements for part in (b",", element))
+    return _joined(chain([b"["], islice(parts, 1, None), [b"]"]))
+
+
+def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield parts in pieces of about that size."""
+    piece, size = list[bytes](), 0
+    for part in parts:
+        if len(part) > _PIECE:
             yield b"".join(piece)
-            yield from _cut(element)
+            yield from _cut(part)
             piece, size = [], 0
             continue
-        piece.append(element)
-        size += len(element)
+        piece.append(part)
+        size += len(part)
         if size >= _PIECE:
             yield b"".join(piece)
             piece, size = [], 0
-    yield b"".join([*piece, b"]"])
+    yield b"".join(piece)

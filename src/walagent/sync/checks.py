@@ -1,6 +1,6 @@
 """What is wrong with a request for a shape."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
@@ -9,7 +9,7 @@ from walagent.errors import WalagentError
 from walagent.http.exchange import RefusedError
 from walagent.postgres import pgtypes
 from walagent.sync.definition import Definition
-from walagent.sync.expression import Node, columns_of
+from walagent.sync.expression import Node, Select, columns_of, selects_of
 from walagent.sync.snapshot import select
 from walagent.sync.table import ShapeTable, read_table
 
@@ -72,23 +72,27 @@ async def check_definition(conn: AsyncConnection[Any], definition: Definition) -
     if table.has_policies:
         text = "has row-level security: its rows differ by role"
         raise ShapeRefusedError(403, "Invalid request", {"table": [text]})
-    _check_table(table)
+    _check_table(table, "table")
     _check_columns(table, definition.columns or ())
     if definition.where is not None:
         await _check_where(conn, table, definition.where)
     return table
 
 
-def _check_table(table: ShapeTable) -> None:
-    """Refuse a table whose changes the stream does not have, or not by key."""
+def _check_table(table: ShapeTable, name: str) -> None:
+    """Refuse a table whose changes the stream does not have, or not by key.
+
+    Args:
+        name: the parameter that names it.
+    """
     if table.is_partition:
-        raise invalid("table", "is a partition: its changes are sent as those of the whole table")
+        raise invalid(name, "is a partition: its changes are sent as those of the whole table")
     if not table.is_logged:
-        raise invalid("table", "is not logged: no change of it is in the WAL")
+        raise invalid(name, "is not logged: no change of it is in the WAL")
     if not table.has_key and table.identity != "f":
-        raise invalid("table", "has no primary key")
+        raise invalid(name, "has no primary key")
     if not table.identity_has_key:
-        raise invalid("table", "has a replica identity that does not include its primary key")
+        raise invalid(name, "has a replica identity that does not include its primary key")
 
 
 def _check_columns(table: ShapeTable, asked: Sequence[str]) -> None:
@@ -105,14 +109,38 @@ def _check_columns(table: ShapeTable, asked: Sequence[str]) -> None:
 
 
 async def _check_where(conn: AsyncConnection[Any], table: ShapeTable, where: Node) -> None:
-    known = {column.name: column for column in table.columns}
-    for name in columns_of(where):
-        column = known.get(name)
-        if column is None:
-            raise invalid("where", f'column "{name}" does not exist')
-        if column.type_oid >= pgtypes.FIRST_OF_USERS and not column.is_enum:
-            raise invalid("where", f'column "{name}" has a type of an extension')
+    for each in selects_of(where):
+        await _check_select(conn, each)
+    _check_read(table, columns_of(where), "")
     try:
         await conn.execute(select(table, [table.key[0]], where).encode() + b" limit 0")
     except Error as error:
         raise invalid("where", error.diag.message_primary or "is invalid") from error
+
+
+async def _check_select(conn: AsyncConnection[Any], what: Select) -> None:
+    """Refuse a sub-select whose rows this login may not read, or whose changes it cannot follow."""
+    name = f"{what.schema}.{what.table}"
+    try:
+        table = await read_table(conn, what.schema, what.table)
+    except LookupError as error:
+        raise invalid("where", f"table {name} does not exist or cannot be read") from error
+    if table.has_policies:
+        text = f"table {name} has row-level security: its rows differ by role"
+        raise ShapeRefusedError(403, "Invalid request", {"where": [text]})
+    if table.is_partitioned:
+        raise invalid("where", f"table {name} is partitioned: a sub-select cannot read it")
+    _check_table(table, "where")
+    read = () if what.where is None else columns_of(what.where)
+    _check_read(table, [what.column, *read], f" of table {name}")
+
+
+def _check_read(table: ShapeTable, names: Iterable[str], of: str) -> None:
+    """Refuse columns that do not exist, or whose values code of others could read."""
+    known = {column.name: column for column in table.columns}
+    for name in names:
+        column = known.get(name)
+        if column is None:
+            raise invalid("where", f'column "{name}"{of} does not exist')
+        if column.type_oid >= pgtypes.FIRST_OF_USERS and not column.is_enum:
+            raise invalid("where", f'column "{name}"{of} has a type of an extension')

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -34,17 +35,19 @@ from walagent.sync.publishing import Publishing
 from walagent.sync.query import Connecting
 from walagent.sync.query_shapes import QueryShapes
 from walagent.sync.role_sessions import RoleSessions
+from walagent.sync.select_shapes import OpenSelects, SelectShape, has_selects
 from walagent.sync.shape import Shape
-from walagent.sync.shape_index import ShapeIndex
+from walagent.sync.shape_index import ShapeIndex, ShapeRoom
 from walagent.sync.snapshot import Visible, lock, read_position, read_snapshot, reading
-from walagent.sync.table_watch import TableWatch, read_marks
-from walagent.sync.transactions import RecentTransactions, Transaction
+from walagent.sync.table import read_marks
+from walagent.sync.table_watch import TableWatch
+from walagent.sync.transactions import Changes, RecentTransactions, Transaction, WaitingTransactions
 from walagent.telemetry.log import log
 
 _SNAPSHOTS: Final = 5  # that are read at once; the other connections are for changes and checks
 _ATTEMPTS: Final = 5  # to make a shape that ends while it is made
 _UNSEEN: Final = 0.1  # seconds between two snapshots of a shape
-_MEASURED: Final = 1.0  # seconds for which the size of all shapes is not added up again
+_LARGE: Final = 1 << 20  # bytes of a transaction before which those of shapes are added up
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,8 @@ class _UnseenError(Exception):
     """The snapshot lacks a transaction that was received before the shape was registered."""
 
 
-class _TableChangedError(Exception):
-    """The table is not the one that the shape was made for."""
+class _StaleError(Exception):
+    """The shape has ended, or its table is not the one that it was made for."""
 
 
 class ShapeEngine:
@@ -87,21 +90,21 @@ class ShapeEngine:
         self._is_followed = is_followed
         self._limits = limits or EngineLimits()
         self._shapes = ShapeIndex()
-        self._starting: dict[Shape, list[Transaction]] = {}
+        self._starting: dict[Shape, WaitingTransactions] = {}
         self._recent = RecentTransactions(self._limits.ring_bytes)
         self._publishing = Publishing(fan_out, self._limits.publish, self._drop_tables)
         self._pool = RowPool(dsn)
         self.rows = OpenRows(self._pool, rows_dsn)
-        self._applier = Applier(self.rows.connection, self.drop)
         self._open: Transaction | None = None
         self._seen = 0  # commit LSN of the last transaction
         self._tasks: set[asyncio.Task[None]] = set()
         self._joints: dict[Shape, _Joint] = {}  # of shapes whose snapshot the stream has not passed
         self._snapshots = asyncio.Semaphore(_SNAPSHOTS)
-        self._bytes = 0  # of all shapes, as of the last measurement
-        self._measured_at = 0.0
         self.roles = RoleSessions(dsn, tools_dsn)
+        self.selects = OpenSelects(self.rows, self._limits)
         self.queries = QueryShapes(self, self._limits)
+        self.room = ShapeRoom(self._shapes, self.queries, self._limits, self.drop)
+        self._applier = Applier(self.rows.connection, self.drop, self.room.has)
         self._watch = TableWatch(
             self._shapes, self.queries, self._publishing, self.rows, self._pool, self.drop
         )
@@ -119,7 +122,7 @@ class ShapeEngine:
                 async for item in subscription:
                     await self._take(item)
 
-    async def get(self, definition: Definition, *, is_whole: bool = True) -> Shape:
+    async def get(self, definition: Definition, *, is_whole: bool = True) -> Shape | SelectShape:
         """Return the shape of a definition, with its snapshot.
 
         Args:
@@ -129,6 +132,8 @@ class ShapeEngine:
             ShapeRefusedError: there is no such table or column, or there are too many shapes, or
                 each ended before it had its rows.
         """
+        if has_selects(definition):
+            return await self.queries.get(definition)
         for _ in range(_ATTEMPTS):
             shape = self._shapes.find(definition) or await self._make(definition)
             shape.used_at = time.monotonic()
@@ -143,15 +148,22 @@ class ShapeEngine:
         table = f"{definition.schema}.{definition.table}"
         raise ShapeRefusedError(503, f"{table} changes faster than its rows are read; try again")
 
-    def find(self, what: Definition | str) -> Shape | None:
+    def find(self, what: Definition | str) -> Shape | SelectShape | None:
         """Return the shape of a definition, or with a handle, if there is one."""
         shape = self._shapes.find(what)
         if shape is not None:
             shape.used_at = time.monotonic()
-        return shape
+            return shape
+        if isinstance(what, Definition):
+            return self.queries.find(what)
+        selects = (each for each in self.queries if isinstance(each, SelectShape))
+        return next((each for each in selects if each.handle == what), None)
 
-    def drop(self, shape: Shape) -> None:
+    def drop(self, shape: Shape | SelectShape) -> None:
         """End a shape; the next request makes a new one, with another handle."""
+        if isinstance(shape, SelectShape):
+            self.queries.drop(shape)
+            return
         self._shapes.remove(shape)
         self._starting.pop(shape, None)
         shape.finish()
@@ -186,7 +198,8 @@ class ShapeEngine:
     # Making a shape
 
     async def _make(self, definition: Definition) -> Shape:
-        self._make_room_for_table()
+        self.make_room()
+        self.room.make_for_table()
         await self.rows.let_read(definition.schema, definition.table)
         async with self.rows.connection() as conn, reading(conn):
             table = await check_definition(conn, definition)
@@ -197,63 +210,27 @@ class ShapeEngine:
         predicate = None if where is None else compile_where(where, table)
         shape = Shape(definition, table, predicate, self._limits)
         self._shapes.add(shape)
-        self._starting[shape] = self._recent.of(table.relation)
+        self._starting[shape] = self._recent.of(table.relation, self._limits.transaction_bytes)
         task = asyncio.create_task(self._start(shape), name=f"snapshot of {table.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return shape
 
     def make_room(self) -> None:
-        """Make room for the bytes of another shape.
+        """Make room for another shape.
 
         Raises:
             ShapeRefusedError: there is none, or the stream is not open.
         """
         if not self._is_followed():
             raise ShapeRefusedError(503, "changes are not read at the moment; try again")
-        now = time.monotonic()
-        for shape in [s for s in self._shapes if now - s.used_at > self._limits.idle]:
-            self.drop(shape)
-        if now - self._measured_at > _MEASURED:
-            self.measure()
-        if self._bytes < self._limits.total_bytes:
-            return
-        for shape in sorted([*self._shapes, *self.queries], key=lambda s: s.used_at):
-            if shape.is_asked_for or self._bytes < self._limits.total_bytes:
-                break
-            self._bytes -= shape.size
-            if isinstance(shape, Shape):
-                self.drop(shape)
-            else:
-                self.queries.drop(shape)
-        if self._bytes >= self._limits.total_bytes:
-            raise ShapeRefusedError(503, "the shapes use sync.max_memory already; try again")
-
-    def _make_room_for_table(self) -> None:
-        """Make room for a shape of an open table.
-
-        Raises:
-            ShapeRefusedError: as `make_room`, or there are too many.
-        """
-        self.make_room()
-        if len(self._shapes) < self._limits.shapes:
-            return
-        oldest = min(self._shapes, key=lambda shape: shape.used_at)
-        if oldest.is_asked_for:
-            text = f"there are {self._limits.shapes} shapes of tables already; try again"
-            raise ShapeRefusedError(503, text)
-        self.drop(oldest)
-
-    def measure(self) -> None:
-        """Add up what snapshots and logs use."""
-        self._measured_at = time.monotonic()
-        self._bytes = sum(shape.size for shape in (*self._shapes, *self.queries))
+        self.room.make()
 
     async def _start(self, shape: Shape) -> None:
         """Read the snapshot, then apply what it does not have."""
         try:
             await self._catch_up(shape, await self._read(shape))
-        except _TableChangedError:
+        except _StaleError:
             self.drop(shape)
         except Exception as error:  # noqa: BLE001 - clients receive it
             log.warning("sync.snapshot_failed", table=shape.table.name, error=error)
@@ -283,13 +260,13 @@ class ShapeEngine:
             visible = await read_snapshot(conn)
             joint = _Joint(visible, await read_position(conn))
             shape.mark = (await read_marks(conn, [table.relation])).get(table.relation, "")
-            if await check_definition(conn, shape.definition) != table:
-                raise _TableChangedError
-            waiting = self._starting.get(shape, [])
-            if self.unseen(visible).keys() - {each.begin.xid for each in waiting}:
+            if shape.ended or await check_definition(conn, shape.definition) != table:
+                raise _StaleError
+            waiting = self._starting.get(shape)
+            if self.unseen(visible).keys() - (waiting.xids if waiting else set[int]()):
                 raise _UnseenError
-            await write_snapshot(conn, shape, self._check_size)
-            self._measured_at = 0.0
+            await write_snapshot(conn, shape, partial(self._check_snapshot, shape))
+            self.room.is_measured = False
         ending = snapshot_end(visible.xmin, visible.xmax, sorted(visible.running))
         shape.snapshot[-1:] = [b",".join([*shape.snapshot[-1:], ending])]
         self._applier.wide = visible
@@ -299,7 +276,7 @@ class ShapeEngine:
         """Apply in order what has arrived since the shape was registered, until nothing waits."""
         self._joints[shape] = joint
         while missed := self._starting.get(shape):
-            await self._apply([shape], missed.pop(0))
+            await self._apply([shape], missed.take())
         # From here on, the stream is applied at once: nothing was awaited since the last look.
         if self._starting.pop(shape, None) is not None:
             self._shapes.follows(shape)
@@ -313,15 +290,17 @@ class ShapeEngine:
         """Return the transactions that were received and that a snapshot lacks."""
         return self._recent.unseen(visible)
 
-    def _check_size(self, size: int) -> None:
-        """Check the bytes of a snapshot that is read.
+    def _check_snapshot(self, shape: Shape, size: int) -> None:
+        """Check a snapshot that is read.
 
         Raises:
-            WalagentError: they are too many, alone or with those of all shapes.
+            WalagentError: its bytes are too many, alone or with those of all shapes.
         """
+        if shape.ended:
+            raise _StaleError
         if size > self._limits.snapshot_bytes:
             raise WalagentError(f"snapshot exceeds {self._limits.snapshot_bytes} bytes")
-        if self._bytes + size > self._limits.total_bytes:
+        if not self.room.has(size):
             raise WalagentError("snapshot does not fit into sync.max_memory")
 
     # Following the stream
@@ -355,15 +334,13 @@ class ShapeEngine:
         wanted = [c for c in piece.changes if has((c.relation.schema, c.relation.name))]
         if not wanted:
             return
-        transaction.changes.extend(wanted)
+        transaction.changes.add(wanted, piece.weight)
         transaction.shaped |= {(c.relation.schema, c.relation.name): None for c in wanted}
-        transaction.weight += piece.weight
         if transaction.weight > self._limits.transaction_bytes:
             for shape in [each for name in transaction.shaped for each in self._shapes.of(name)]:
                 self.drop(shape)
-            transaction.changes.clear()
+            transaction.changes = Changes()
             transaction.shaped.clear()
-            transaction.weight = 0
 
     async def _commit(self, transaction: Transaction, commit: Commit) -> None:
         self._seen = commit.commit_lsn
@@ -383,9 +360,9 @@ class ShapeEngine:
 
     async def _deliver(self, name: Table, transaction: Transaction) -> None:
         """Give a transaction to the shapes of a table."""
-        for shape, waiting in self._starting.items():
-            if shape.table.relation == name:
-                waiting.append(transaction)
+        for shape, waiting in list(self._starting.items()):
+            if shape.table.relation == name and not waiting.add(transaction):
+                self.drop(shape)
         for shapes in self._shapes.groups(name, self._starting):
             await self._apply(shapes, transaction)
 
@@ -403,6 +380,8 @@ class ShapeEngine:
             ]
         if not shapes:
             return
+        if transaction.weight > _LARGE:
+            self.room.measure()
         try:
             await self._applier.apply(shapes, transaction)
         except Exception as error:  # noqa: BLE001 - see above

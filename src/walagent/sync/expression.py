@@ -35,13 +35,19 @@ FORMS: Final = {"coalesce": (1, 100), "greatest": (1, 100), "least": (1, 100), "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table."""
+    """A column of the table.
+
+    Args:
+        source: the name of the sub-select whose table has it; "": it is the table of the shape.
+    """
 
     name: str
+    source: str = ""
 
     def sql(self) -> str:
         """Return it as SQL."""
-        return quote_name(self.name)
+        name = quote_name(self.name)
+        return f"{self.source}.{name}" if self.source else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +205,42 @@ class Cast:
         return f"({self.of.sql()}::pg_catalog.{self.type}{'[]' if self.is_array else ''})"
 
 
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One column of some rows of another table; it reads nothing of the row outside.
+
+    Args:
+        source: a name that no other sub-select of the clause has.
+    """
+
+    schema: str
+    table: str
+    column: str
+    where: "Node | None"
+    source: str
+
+    def sql(self) -> str:
+        """Return it as SQL."""
+        table = f"{quote_name(self.schema)}.{quote_name(self.table)}"
+        where = "" if self.where is None else f" where {self.where.sql()}"
+        column = f"{self.source}.{quote_name(self.column)}"
+        return f"select {column} from only {table} as {self.source}{where}"  # noqa: S608 - quoted
+
+
+@dataclass(frozen=True, slots=True)
+class InSelect:
+    """[NOT] IN a sub-select."""
+
+    of: "Node"
+    select: Select
+    negated: bool = False
+
+    def sql(self) -> str:
+        """Return it as SQL; IN itself would look for its operator in the search path."""
+        op = "<>) all" if self.negated else "=) any"
+        return f"({self.of.sql()} operator(pg_catalog.{op} ({self.select.sql()}))"
+
+
 Node = (
     Column
     | Literal
@@ -212,6 +254,7 @@ Node = (
     | Quantified
     | Array
     | Cast
+    | InSelect
 )
 
 
@@ -220,7 +263,7 @@ def children(node: Node) -> Sequence[Node]:  # noqa: C901 - a case for each node
     match node:
         case Column() | Literal():
             return ()
-        case Unary(_, of) | Cast(of, _, _):
+        case Unary(_, of) | Cast(of, _, _) | InSelect(of, _, _):
             return (of,)
         case Binary(_, left, right):
             return (left, right)
@@ -240,8 +283,17 @@ def children(node: Node) -> Sequence[Node]:  # noqa: C901 - a case for each node
             return items
 
 
+def selects_of(node: Node | None) -> Iterator[Select]:
+    """Yield the sub-selects of a node, and those within them."""
+    if isinstance(node, InSelect):
+        yield node.select
+        yield from selects_of(node.select.where)
+    for each in children(node) if node is not None else ():
+        yield from selects_of(each)
+
+
 def columns_of(node: Node) -> Iterator[str]:
-    """Yield the names of the columns that a node reads."""
+    """Yield the names of the columns that a node reads; not those of sub-selects."""
     if isinstance(node, Column):
         yield node.name
     for each in children(node):

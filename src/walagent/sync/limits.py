@@ -16,6 +16,7 @@ class EngineLimits:
         chunk_bytes: of one answer, about.
         log_bytes: of one shape's log; beyond, it ends and clients fetch again.
         transaction_bytes: of one transaction that is held until its commit.
+        compared_bytes: of the rows of a shape that is read again as a whole.
         idle: seconds after which a shape without requests ends.
     """
 
@@ -26,6 +27,7 @@ class EngineLimits:
     transaction_bytes: int = 64 << 20
     ring_bytes: int = 16 << 20
     snapshot_bytes: int = 512 << 20
+    compared_bytes: int = 64 << 20
     total_bytes: int = 2 << 30
     idle: float = 3600.0
     publish: float = 30.0  # seconds until the table is published

@@ -8,6 +8,7 @@ Source: PostgreSQL docs, COPY, "Text Format"; RFC 8259, 7.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import Any, Final
 
 import orjson
@@ -117,17 +118,19 @@ async def write_snapshot(
     writer = SnapshotLines(shape.table, shape.columns, names, shape.members)
     chunk, size, total = list[bytes](), 0, 0
     rows = select(shape.table, names, shape.definition.where)
-    async for lines in copy_lines(conn, rows, min(PORTION, shape.chunk // 8)):
-        messages = writer.messages(lines)
-        if not shape.definition.changes_only:
-            chunk.append(messages)
-            size += len(messages)
-        if size >= shape.chunk:
-            shape.snapshot.append(b",".join(chunk))
-            shape.wake()
-            total += size
-            chunk, size = [], 0
-        check(total + size)
-        await asyncio.sleep(0)
+    # Closed at once, also after an error: the connection is used again.
+    async with aclosing(copy_lines(conn, rows, min(PORTION, shape.chunk // 8))) as portions:
+        async for lines in portions:
+            messages = writer.messages(lines)
+            if not shape.definition.changes_only:
+                chunk.append(messages)
+                size += len(messages)
+            check(total + size)
+            if size >= shape.chunk:
+                shape.snapshot.append(b",".join(chunk))
+                shape.wake()
+                total += size
+                chunk, size = [], 0
+            await asyncio.sleep(0)
     if chunk:
         shape.snapshot.append(b",".join(chunk))

@@ -48,4 +48,5 @@ def row_message(  # noqa: PLR0913, PLR0917 - the parts of a message
     }
     if old_value is not None:
         message["old_value"] = old_value
-    return orjson.dumps(message)
+    # A copy: what orjson returns holds a buffer of 4 KB at least.
+    return bytes(memoryview(orjson.dumps(message)))

@@ -6,14 +6,22 @@ runs again, and the difference by key is what clients receive.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from psycopg import AsyncClientCursor, AsyncConnection
 from psycopg.sql import SQL, Identifier
 
+from walagent.base.concurrency import Breath
 from walagent.domain.tenant import Actor
 from walagent.errors import WalagentError
 from walagent.guard.literals import split_literals
@@ -27,12 +35,15 @@ from walagent.sync.snapshot import Visible, copy_rows, read_snapshot, reading
 from walagent.sync.table import key_part, query_schema
 
 _DEBOUNCE: Final = 0.01  # seconds in which changes share one run of the query
+_STEPS: Final = 500  # rows between two looks at the clock
 _AGAIN: Final = 30.0  # seconds after which it runs without a change: roles expire
 # What row-level security reads in functions, which no plan shows.
 _ALWAYS: Final[frozenset[Table]] = frozenset(
     ("agent", name) for name in ("tenant", "principal", "role_grant", "member")
 )
 
+K = TypeVar("K")
+R = TypeVar("R")
 Texts = Mapping[str, str | None]
 Connecting = AbstractAsyncContextManager[AsyncConnection[Any]]
 
@@ -63,112 +74,177 @@ class QueryDefinition:
     actor: Actor
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+@dataclass(frozen=True)
+class Found(Generic[K, R]):
     """The rows of a query in one snapshot."""
 
     visible: Visible
     types: Mapping[str, int]
-    rows: Mapping[str, Texts]  # by key
+    rows: Mapping[K, R]  # by key
 
 
-class QueryShape(LiveShape):
-    """The rows of a query, as one principal sees them."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What the rows of a shape are, and how they are shown.
 
-    def __init__(self, definition: QueryDefinition, found: Found, limits: EngineLimits) -> None:
-        super().__init__(query_schema(found.types, definition.query.key), limits)
-        self.definition = definition
-        self.snapshot = [
-            b",".join(
-                [
-                    *(self._message("insert", key, row) for key, row in found.rows.items()),
-                    snapshot_end(
-                        found.visible.xmin, found.visible.xmax, sorted(found.visible.running)
-                    ),
-                ]
-            )
-        ]
-        self._found = found
+    Args:
+        schema: the header electric-schema.
+        relation: what messages name.
+        key: the columns that tell them apart.
+        is_full: whether updates and deletes have the whole row.
+    """
+
+    schema: str
+    relation: tuple[str, str]
+    key: Sequence[str]
+    is_full: bool = False
+
+
+class ComparedShape(LiveShape, Generic[K, R]):
+    """Rows that are read again after changes; clients receive the difference.
+
+    Args:
+        rows: by key.
+        write: returns a key as clients have it, and so the values of a row.
+    """
+
+    def __init__(
+        self,
+        shown: Rows,
+        rows: Mapping[K, R],
+        write: tuple[Callable[[K], str], Callable[[R], Texts]],
+        limits: EngineLimits,
+    ) -> None:
+        super().__init__(shown.schema, limits)
+        self._shown = shown
+        self._rows = rows
+        self._key_of, self._texts = write
         self._touched: dict[int, int] = {}  # transaction by its 32-bit ID: commit LSN
         self._wanted = asyncio.Event()
         self.ready.set_result(None)
 
-    @property
-    def size(self) -> int:
-        """Return the bytes of its snapshot, its log, and the rows to compare with."""
-        return super().size + sum(map(len, self.snapshot))
-
     def touch(self, xid: int, lsn: int) -> None:
-        """Note that a transaction changed a table that the query reads."""
+        """Note that a transaction changed a table that is read."""
         self._touched[xid] = lsn
         self._wanted.set()
 
     async def follow(
-        self, read: Callable[[], Awaitable[Found]], position: Callable[[], int]
+        self,
+        read: Callable[[], Awaitable["Found[K, R]"]],
+        position: Callable[[], int],
+        share: float = 1.0,
     ) -> None:
-        """Run the query again whenever it is wanted; does not end.
+        """Read the rows again whenever it is wanted, until it has ended.
 
         Args:
-            read: runs it.
+            read: reads them.
             position: up to where the stream was followed.
+            share: of the time that reading may take.
         """
-        while True:
+        due = 0.0  # when it may be read again
+        while not self.ended:
             try:
                 async with asyncio.timeout(_AGAIN):
                     await self._wanted.wait()
             except TimeoutError:
                 pass
-            await asyncio.sleep(_DEBOUNCE)
+            started = time.monotonic()
+            await asyncio.sleep(max(_DEBOUNCE, due - started))
             self._wanted.clear()
-            self._compare(await read(), position())
+            started = time.monotonic()
+            await self.compare(await read(), position())
+            due = started + (time.monotonic() - started) / share
 
-    def _compare(self, found: Found, position: int) -> None:
+    async def compare(self, found: "Found[K, R]", position: int) -> None:
         """Append the difference, as one transaction."""
-        # A commit can reach the stream before snapshots show it: then the query runs once more.
+        # A commit can reach the stream before snapshots show it: then the rows are read once more.
         seen = {xid: lsn for xid, lsn in self._touched.items() if found.visible.has(xid)}
         for xid in seen:
             del self._touched[xid]
         if self._touched:
             self._wanted.set()
-        before, self._found = self._found.rows, found
-        changes: list[tuple[str, str, Texts]] = []
-        for key, row in found.rows.items():
-            old = before.get(key)
-            if old is None:
-                changes.append(("insert", key, row))
-            elif old != row:
-                names = self.definition.query.key
-                value = {n: v for n, v in row.items() if n in names or old.get(n) != v}
-                changes.append(("update", key, value))
-        for key, row in before.items():
-            if key not in found.rows:
-                changes.append(("delete", key, {n: row[n] for n in self.definition.query.key}))
+        changes = [each async for each in self._changes(found.rows)]
+        self._rows = found.rows
         if not changes and not seen:
             return
         last = self.log.last
         lsn = max([*seen.values(), position, 0 if last is None else last.lsn + 1])
         txids = [number for xid in seen for number in {xid, found.visible.widen(xid)}]
-        messages = [
-            self._message(
-                operation,
-                key,
-                value,
-                {"txids": txids, "lsn": str(lsn), "op_position": 2 * n}
-                | ({"last": True} if n == len(changes) - 1 else {}),
-            )
-            for n, (operation, key, value) in enumerate(changes)
-        ]
-        visible = found.visible
-        messages.append(snapshot_end(visible.xmin, visible.xmax, sorted(visible.running)))
-        if not self.extend(lsn, messages):
+        entry, breath = self.log.entry(), Breath()
+        for n, (operation, key, value, old) in enumerate(changes):
+            headers: dict[str, Json] = {"txids": txids, "lsn": str(lsn), "op_position": 2 * n}
+            if n == len(changes) - 1:
+                headers["last"] = True
+            if not entry.add(2 * n, self._message(operation, key, value, headers, old)):
+                self.finish()
+                return
+            await breath.if_due()
+        if entry.add(2 * len(changes), snapshot_end_of(found.visible)):
+            self.append(lsn, entry)
+        else:
             self.finish()
 
+    async def _changes(
+        self, rows: Mapping[K, R]
+    ) -> AsyncGenerator[tuple[str, str, Texts, Texts | None]]:
+        """Yield operation, key, value and old value of what differs from the rows of before."""
+        shown, before, texts, breath = self._shown, self._rows, self._texts, Breath()
+        written = self._key_of
+        for number, (key, row) in enumerate(rows.items()):
+            if not number % _STEPS:
+                await breath.if_due()
+            if (old := before.get(key)) is None:
+                yield "insert", written(key), texts(row), None
+            elif old != row:
+                new, was = texts(row), texts(old)
+                changed = {n for n, v in new.items() if was.get(n) != v}
+                if shown.is_full:
+                    yield "update", written(key), new, {n: was.get(n) for n in changed}
+                elif changed:
+                    keep = changed.union(shown.key)
+                    value = {n: v for n, v in new.items() if n in keep}
+                    yield "update", written(key), value, None
+        for number, (key, row) in enumerate(before.items()):
+            if not number % _STEPS:
+                await breath.if_due()
+            if key not in rows:
+                was = texts(row)
+                value = was if shown.is_full else {n: was[n] for n in shown.key}
+                yield "delete", written(key), value, None
+
     def _message(
-        self, operation: str, key: str, value: Texts, headers: Mapping[str, Json] | None = None
+        self,
+        operation: str,
+        key: str,
+        value: Texts,
+        headers: Mapping[str, Json] | None = None,
+        old: Texts | None = None,
     ) -> bytes:
-        return row_message(
-            operation, ("shape", self.definition.query.name), key, value, headers or {}
-        )
+        return row_message(operation, self._shown.relation, key, value, headers or {}, old)
+
+
+def snapshot_end_of(visible: Visible) -> bytes:
+    """Return the control message after what a snapshot has."""
+    return snapshot_end(visible.xmin, visible.xmax, sorted(visible.running))
+
+
+class QueryShape(ComparedShape[str, Texts]):
+    """The rows of a query, as one principal sees them."""
+
+    def __init__(
+        self, definition: QueryDefinition, found: Found[str, Texts], limits: EngineLimits
+    ) -> None:
+        named = definition.query
+        shown = Rows(query_schema(found.types, named.key), ("shape", named.name), named.key)
+        super().__init__(shown, found.rows, (str, lambda row: row), limits)
+        messages = [self._message("insert", key, row) for key, row in found.rows.items()]
+        self.snapshot = [b",".join([*messages, snapshot_end_of(found.visible)])]
+        self.definition = definition
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its snapshot, its log, and the rows to compare with."""
+        return super().size + sum(map(len, self.snapshot))
 
 
 @asynccontextmanager
@@ -189,7 +265,7 @@ async def acting(
 
 async def run_query(
     conn: AsyncConnection[Any], definition: QueryDefinition, role: str | None
-) -> Found:
+) -> Found[str, Texts]:
     """Run a query as its principal.
 
     Args:

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from psycopg import AsyncConnection, Error
 
@@ -13,6 +13,7 @@ from walagent.domain.tenant import Actor
 from walagent.errors import WalagentError
 from walagent.replication.sinks import Table
 from walagent.sync.checks import ShapeRefusedError, refusal_of
+from walagent.sync.definition import Definition
 from walagent.sync.limits import EngineLimits
 from walagent.sync.query import (
     Connecting,
@@ -20,15 +21,18 @@ from walagent.sync.query import (
     NamedQuery,
     QueryDefinition,
     QueryShape,
+    Texts,
     code_of_others,
     run_query,
     tables_of_query,
 )
 from walagent.sync.reading_role import reading_role
 from walagent.sync.role_sessions import RoleSessions
+from walagent.sync.select_shapes import FoundLines, OpenSelects, SelectShape
 from walagent.sync.snapshot import Visible
 from walagent.telemetry.log import log
 
+_SHARE = 0.2  # of the time in which a shape with sub-selects may be read
 _LOOK = 10.0  # seconds between two looks at whether a shape is used
 _OF_POSTGRESQL = frozenset({"pg_catalog", "information_schema", "pg_toast"})
 
@@ -38,6 +42,7 @@ class Host(Protocol):
 
     position: int
     roles: RoleSessions
+    selects: OpenSelects
 
     def connection(self) -> Connecting:
         """Use a connection for a while."""
@@ -56,8 +61,12 @@ class Host(Protocol):
         ...
 
 
+AnyDefinition = QueryDefinition | Definition
+AnyShape = QueryShape | SelectShape
+
+
 class QueryShapes:
-    """Makes shapes of queries and lets them run again.
+    """Makes shapes of queries and lets them run again, and those with sub-selects.
 
     Args:
         limits: of each, and of all.
@@ -67,8 +76,8 @@ class QueryShapes:
         self._host = host
         self._limits = limits
         self._of_principal: Counter[tuple[str, str]] = Counter()  # with those that are being made
-        self._shapes: dict[QueryDefinition, QueryShape] = {}
-        self._by_table: dict[Table, set[QueryShape]] = {}
+        self._shapes: dict[AnyDefinition, AnyShape] = {}
+        self._by_table: dict[Table, set[AnyShape]] = {}
         self._reading: dict[Table, list[dict[int, int]]] = {}  # of shapes that are being made
         self._tasks: set[asyncio.Task[None]] = set()
         self._epoch = 0  # of the stream: what was read in another one misses changes
@@ -79,7 +88,7 @@ class QueryShapes:
         """Count the shapes."""
         return len(self._shapes)
 
-    def __iter__(self) -> Iterator[QueryShape]:
+    def __iter__(self) -> Iterator[AnyShape]:
         """Return the shapes."""
         return iter(self._shapes.values())
 
@@ -88,14 +97,26 @@ class QueryShapes:
         """Return whether a change of some table matters."""
         return bool(self._by_table or self._reading)
 
-    def find(self, definition: QueryDefinition) -> QueryShape | None:
+    @overload
+    def find(self, definition: QueryDefinition) -> QueryShape | None: ...
+    @overload
+    def find(self, definition: Definition) -> SelectShape | None: ...
+    def find(self, definition: AnyDefinition) -> AnyShape | None:
         """Return the shape of a query, if there is one."""
         shape = self._shapes.get(definition)
-        if shape is not None:
-            shape.used_at = time.monotonic()
+        if shape is None:
+            return None
+        if shape.ended:  # what follows it has not noticed yet
+            self.drop(shape)
+            return None
+        shape.used_at = time.monotonic()
         return shape
 
-    async def get(self, definition: QueryDefinition) -> QueryShape:
+    @overload
+    async def get(self, definition: QueryDefinition) -> QueryShape: ...
+    @overload
+    async def get(self, definition: Definition) -> SelectShape: ...
+    async def get(self, definition: AnyDefinition) -> AnyShape:
         """Return the shape of a query, with its snapshot.
 
         Raises:
@@ -137,13 +158,13 @@ class QueryShapes:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def _make(self, definition: QueryDefinition) -> QueryShape:
+    async def _make(self, definition: AnyDefinition) -> AnyShape:
         self._host.make_room()
         self._make_room_of(definition)
         if len(self._shapes) >= self._limits.shapes:
             oldest = min(self._shapes.values(), key=lambda each: each.used_at)
             if oldest.is_asked_for:
-                text = f"there are {self._limits.shapes} named shapes already; try again"
+                text = f"there are {self._limits.shapes} shapes of queries already; try again"
                 raise ShapeRefusedError(503, text)
             self.drop(oldest)
         principal = _principal(definition)
@@ -153,12 +174,14 @@ class QueryShapes:
         finally:
             self._leave(principal)
 
-    def _make_room_of(self, definition: QueryDefinition) -> None:
+    def _make_room_of(self, definition: AnyDefinition) -> None:
         """End one that its principal has not asked for lately, if it has too many.
 
         Raises:
             ShapeRefusedError: it asks for all of them.
         """
+        if isinstance(definition, Definition):
+            return
         principal = _principal(definition)
         its = [
             shape for shape in self._shapes.values() if _principal(shape.definition) == principal
@@ -180,32 +203,40 @@ class QueryShapes:
         if not self._of_principal[principal]:
             del self._of_principal[principal]
 
-    async def _read_shape(self, definition: QueryDefinition) -> QueryShape:
+    async def _read_shape(self, definition: AnyDefinition) -> AnyShape:
         epoch = self._epoch
         try:
             tables = await self._tables(definition)
             async with self._host.connection() as conn:
                 await self._host.publish(conn, *sorted(tables))
-            found, touched = await self._first(definition, tables)
+            shape, touched = await self._first(definition, tables)
         except Exception as error:
             raise _refusal(definition, error) from error
-        if (shape := self.find(definition)) is not None:  # made meanwhile
-            return shape
+        # From here to its registration, nothing is awaited: no change is missed.
+        if (other := self.find(definition)) is not None:  # made meanwhile
+            return other
         if epoch != self._epoch:
             raise ShapeRefusedError(503, "changes were not read for a time; try again")
-        shape = QueryShape(definition, found, self._limits)
         self._shapes[definition] = shape
         self._of_principal[_principal(definition)] += 1
         for table in tables:
             self._by_table.setdefault(table, set()).add(shape)
         for xid, lsn in touched.items():
             shape.touch(xid, lsn)
-        task = asyncio.create_task(self._follow(shape), name=f"shape {definition.query.name}")
+        task = asyncio.create_task(self._follow(shape), name=f"shape {_name(definition)}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return shape
 
-    async def read(self, definition: QueryDefinition) -> Found:
+    async def _shape_of(self, definition: AnyDefinition, found: Found[Any, Any]) -> AnyShape:
+        if isinstance(definition, QueryDefinition):
+            return QueryShape(definition, found, self._limits)
+        assert isinstance(found, FoundLines)  # noqa: S101 - see _run
+        shape = SelectShape(definition, found, self._limits)
+        await shape.write_snapshot(found.visible)
+        return shape
+
+    async def read(self, definition: QueryDefinition) -> Found[str, Texts]:
         """Return the rows of a query once.
 
         Raises:
@@ -237,12 +268,14 @@ class QueryShapes:
                     refusal = _not_ours(definition, found)
                     log.error("sync.shape_refused", shape=named.name, error=refusal)
 
-    async def _tables(self, definition: QueryDefinition) -> Collection[Table]:
+    async def _tables(self, definition: AnyDefinition) -> Collection[Table]:
         """Return the tables that a query reads.
 
         Raises:
             ShapeRefusedError: it may not read one of them.
         """
+        if isinstance(definition, Definition):
+            return await self._host.selects.tables(definition)
         if definition.query.run_as is not None:
             tables = await self._host.roles.tables(definition, definition.query.run_as)
         else:
@@ -253,22 +286,25 @@ class QueryShapes:
         _check(definition, tables)
         return tables
 
-    async def _run(self, definition: QueryDefinition) -> Found:
+    async def _run(self, definition: AnyDefinition) -> Found[Any, Any]:
+        if isinstance(definition, Definition):
+            return await self._host.selects.read(definition)
         if definition.query.run_as is not None:
             return await self._host.roles.read(definition, definition.query.run_as)
         async with self._host.connection() as conn:
             return await run_query(conn, definition, await self._read_as(conn))
 
     async def _first(
-        self, definition: QueryDefinition, tables: Collection[Table]
-    ) -> tuple[Found, dict[int, int]]:
+        self, definition: AnyDefinition, tables: Collection[Table]
+    ) -> tuple[AnyShape, dict[int, int]]:
         """Read the rows; what changes meanwhile is a reason to read them again."""
         touched: dict[int, int] = {}
         for table in tables:
             self._reading.setdefault(table, []).append(touched)
         try:
             found = await self._run(definition)
-            return found, self._host.unseen(found.visible) | touched
+            shape = await self._shape_of(definition, found)
+            return shape, self._host.unseen(found.visible) | touched
         finally:
             for table in tables:
                 # By identity: those of others can be equal.
@@ -283,10 +319,14 @@ class QueryShapes:
                 self._role.append(await reading_role(conn))
         return self._role[0]
 
-    async def _follow(self, shape: QueryShape) -> None:
+    async def _follow(self, shape: AnyShape) -> None:
         """Follow until no client requests the shape, or it fails."""
         following = asyncio.create_task(
-            shape.follow(lambda: self._run(shape.definition), lambda: self._host.position)
+            shape.follow(
+                lambda: self._run(shape.definition),
+                lambda: self._host.position,
+                _SHARE if isinstance(shape, SelectShape) else 1.0,
+            )
         )
         try:
             while not following.done() and not shape.ended:
@@ -296,12 +336,12 @@ class QueryShapes:
             if following.done():
                 following.result()
         except Exception as error:  # noqa: BLE001 - its clients fetch again
-            log.error("sync.shape_failed", table=shape.definition.query.name, error=error)
+            log.error("sync.shape_failed", table=_name(shape.definition), error=error)
         finally:
             following.cancel()
             self.drop(shape)
 
-    def drop(self, shape: QueryShape) -> None:
+    def drop(self, shape: AnyShape) -> None:
         """End a shape."""
         if self._shapes.get(shape.definition) is shape:
             del self._shapes[shape.definition]
@@ -329,8 +369,14 @@ def _check(definition: QueryDefinition, tables: Collection[Table]) -> None:
         raise ShapeRefusedError(400, text)
 
 
-def _principal(definition: QueryDefinition) -> tuple[str, str]:
-    """Return tenant and principal, whatever the token."""
+def _name(definition: AnyDefinition) -> str:
+    return definition.table if isinstance(definition, Definition) else definition.query.name
+
+
+def _principal(definition: AnyDefinition) -> tuple[str, str]:
+    """Return tenant and principal, whatever the token; none of open tables."""
+    if isinstance(definition, Definition):
+        return "", ""
     return definition.actor.tenant, definition.actor.principal
 
 
@@ -340,8 +386,8 @@ def _not_ours(definition: QueryDefinition, what: str) -> ShapeRefusedError:
     )
 
 
-def _refusal(definition: QueryDefinition, error: Exception) -> ShapeRefusedError:
-    refusal = refusal_of(error, "params")
+def _refusal(definition: AnyDefinition, error: Exception) -> ShapeRefusedError:
+    refusal = refusal_of(error, "where" if isinstance(definition, Definition) else "params")
     if refusal is not error and not refusal.errors:  # no fault of the request
-        log.warning("sync.snapshot_failed", table=definition.query.name, error=error)
+        log.warning("sync.snapshot_failed", table=_name(definition), error=error)
     return refusal

@@ -195,7 +195,7 @@ def _where(name: str, text: str | None, params: Mapping[int, str]) -> Node | Non
     if text is None or not text.strip():
         return None
     try:
-        return parse_where(text, params)
+        return parse_where(text, params, selects=name == "where")
     except WhereError as error:
         raise RequestError(name, f"At location {error.position + 14}: {error}") from error
 

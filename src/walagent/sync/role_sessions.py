@@ -131,14 +131,14 @@ class RoleSessions:
 
         return await self._use(role, definition.actor, _READ, explain)
 
-    async def read(self, definition: QueryDefinition, role: str) -> Found:
+    async def read(self, definition: QueryDefinition, role: str) -> Found[str, Texts]:
         """Return the rows of a query.
 
         Raises:
             WalagentError: as `tables`.
         """
 
-        async def read(transaction: ToolTransaction) -> Found:
+        async def read(transaction: ToolTransaction) -> Found[str, Texts]:
             visible = await read_snapshot(transaction.conn)
             text = _ROWS.format(bound(transaction.conn, definition))
             found = await _call(transaction, "read_as", role, text)

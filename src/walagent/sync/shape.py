@@ -3,9 +3,11 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from sys import getsizeof
 from typing import Final, NamedTuple, Self
 
 from walagent.domain.change import UNCHANGED, Change, Op
@@ -14,7 +16,7 @@ from walagent.sync.definition import Definition
 from walagent.sync.limits import EngineLimits
 from walagent.sync.messages import row_message, up_to_date
 from walagent.sync.predicate import Predicate, needed_values
-from walagent.sync.shape_log import INFINITE, Offset, ShapeLog
+from walagent.sync.shape_log import INFINITE, Entry, Offset, ShapeLog
 from walagent.sync.table import ShapeTable, schema_header
 
 _ASKED: Final = 120.0  # seconds since the last request: twice as long as an event stream
@@ -22,14 +24,20 @@ Texts = Mapping[str, str | None]
 Write = Callable[[bytes], bool]
 
 
-class _Event(NamedTuple):
+class Event(NamedTuple):
     """What streams send after an offset."""
 
     after: Offset
     end: Offset | None  # of the log
     position: int
-    body: bytes
+    messages: Sequence[bytes]
+    body: bytes | None  # None: it is sent in pieces, so that no copy is in memory
     upto: Offset
+
+
+_NO_EVENT: Final = Event(Offset(0, 0), None, 0, (), b"", Offset(0, 0))
+_AT_ONCE: Final = 1 << 16  # bytes
+_KEY: Final = 80  # of a row's key, about
 
 
 @dataclass(eq=False, slots=True)
@@ -47,10 +55,6 @@ class Follower:
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-def _by_twos(number: int) -> int:
-    return 2 * number
-
-
 class LiveShape:
     """What every shape has: a snapshot, a log, and clients that wait.
 
@@ -63,14 +67,15 @@ class LiveShape:
         self.schema = schema
         self.handle = f"{secrets.randbits(64)}-{time.time_ns() // 1000}"
         self.snapshot: list[bytes] = []  # chunks: messages, joined by commas
-        self.log = ShapeLog(limits.log_bytes, limits.chunk_bytes)
+        self._new_log = partial(ShapeLog, limits.log_bytes, limits.chunk_bytes)
+        self.log = self._new_log()
         self.ended = False
         self.error: Exception | None = None  # why there is no snapshot
         self.used_at = time.monotonic()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
         self._followers = set[Follower]()
-        self._event = _Event(Offset(0, 0), None, 0, b"", Offset(0, 0))
+        self._event = _NO_EVENT
         self.ready.add_done_callback(lambda _: self.wake())
 
     @property
@@ -131,16 +136,14 @@ class LiveShape:
         if follower.write is None or not follower.is_waiting:
             return False
         while self.log.has_after(follower.at):
-            body, end = self.event_after(follower.at, 0)
-            if not follower.write(body):
+            event = self.event_after(follower.at, 0)
+            if event.body is None or not follower.write(event.body):
                 return False
-            follower.at = end
+            follower.at = event.upto
         return True
 
-    def event_after(self, at: Offset, position: int) -> tuple[bytes, Offset]:
-        """Return what an event stream sends after an offset, and the offset that it ends at.
-
-        Streams at the same place share the bytes.
+    def event_after(self, at: Offset, position: int) -> Event:
+        """Return what an event stream sends after an offset, which streams at one place share.
 
         Args:
             position: of the stream of changes.
@@ -151,31 +154,42 @@ class LiveShape:
             if is_end:
                 # The position moves past a commit when all shapes have it: others might wait.
                 seen = max(position, end.lsn + 1) if messages else position
-                messages = [*messages, up_to_date(seen)]
-            body = b"".join(b"data: " + message + b"\n\n" for message in messages)
-            last = self._event = _Event(at, self.log.last, position, body, end)
-        return last.body, last.upto
+                messages.append(up_to_date(seen))
+            body = None
+            if sum(map(len, messages)) <= _AT_ONCE:
+                body = b"".join(b"data: " + message + b"\n\n" for message in messages)
+            last = self._event = Event(at, self.log.last, position, messages, body, end)
+        return last
 
     def finish(self) -> None:
         """End it: who waits is answered with must-refetch."""
         self.ended = True
+        # A request that waits for its client can hold the shape for long.
+        self.snapshot, self.log = [], self._new_log()
+        self._event = _NO_EVENT
         if not self.ready.done():
             self.ready.set_result(None)
         self.wake()
 
-    def extend(
-        self, lsn: int, messages: Sequence[bytes], op_of: Callable[[int], int] = _by_twos
-    ) -> bool:
+    def extend(self, lsn: int, messages: Iterable[tuple[int, bytes]]) -> bool:
         """Append messages of one transaction; return whether they fitted.
 
         Args:
-            op_of: the position of a message, by its number; it is even.
+            messages: each with its position, which is even.
         """
-        # Odd: no position in a transaction equals `<end of the one before>_0`, where SSE resumes.
-        fits = self.log.append(lsn, messages, op_of(len(messages) - 1) + 1, op_of)
+        entry = self.log.entry()
+        # The offset after one is odd: no position in a transaction equals `<end of the one
+        # before>_0`, where SSE resumes.
+        fits = all(entry.add(op, message) for op, message in messages)
         if fits:
-            self.wake()
+            self.append(lsn, entry)
         return fits
+
+    def append(self, lsn: int, entry: Entry) -> None:
+        """Append a transaction for which the log has room."""
+        if entry.size:
+            self.log.append(lsn, entry)
+            self.wake()
 
 
 class Shape(LiveShape):
@@ -207,6 +221,18 @@ class Shape(LiveShape):
         self.needs = None if where is None or predicate is None else needed_values(where, table)
         self._only = frozenset(self.columns)
         self._form = (self.columns, definition.replica)  # shapes of one form have equal messages
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its snapshot, its log and the keys of its rows."""
+        keys = self.members
+        return super().size + (getsizeof(keys) + _KEY * len(keys) if keys else 0)
+
+    def finish(self) -> None:
+        """End it; see `LiveShape.finish`."""
+        if self.members:
+            self.members = set()
+        super().finish()
 
     @property
     def is_evaluated_by_postgresql(self) -> bool:
@@ -310,13 +336,13 @@ class RowChange:
     )
 
     @classmethod
-    def of(cls, table: ShapeTable, change: Change, new: Texts | None, number: int = 0) -> Self:
-        """Build from a change, the texts of its new row, and its place among the changes."""
+    def of(cls, table: ShapeTable, change: Change, new: Texts | None) -> Self:
+        """Build from a change and the texts of its new row."""
         old = None if change.old is None else table.texts(change.old)
         key = table.key_of((old or {}) if new is None else new)
         before = key if old is None or new is None else table.key_of({**new, **old})
         whole = change.relation.identity == "f"
-        return cls(change.op, new, old, before, key, whole, 4 * number)
+        return cls(change.op, new, old, before, key, whole, 4 * change.ordinal)
 
 
 @dataclass(slots=True)

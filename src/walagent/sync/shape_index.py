@@ -1,11 +1,18 @@
-"""The shapes of tables of a process: by definition, by table, and those that are alike."""
+"""The shapes of tables of a process, those that are alike, and the room that all have."""
 
-from collections.abc import Container, Iterator
+import time
+from collections.abc import Callable, Container, Iterator
+from typing import Final
 
 from walagent.replication.sinks import Table
+from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.definition import Definition
+from walagent.sync.limits import EngineLimits
+from walagent.sync.query_shapes import QueryShapes
 from walagent.sync.shape import Shape
 from walagent.sync.table import ShapeTable
+
+_MEASURED: Final = 1.0  # seconds for which the size of all shapes is not added up again
 
 
 class ShapeIndex:
@@ -81,3 +88,74 @@ class ShapeIndex:
                 alike.setdefault(kind, []).append(shape)
         found = self._alike[name] = [alike[kind] for kind in sorted(alike)]
         return found
+
+
+class ShapeRoom:
+    """How much room shapes have: their number, and the bytes of their snapshots and logs.
+
+    Args:
+        drop: ends a shape of a table.
+    """
+
+    def __init__(
+        self,
+        shapes: ShapeIndex,
+        queries: QueryShapes,
+        limits: EngineLimits,
+        drop: Callable[[Shape], None],
+    ) -> None:
+        self._shapes = shapes
+        self._queries = queries
+        self._limits = limits
+        self._drop = drop
+        self._bytes = 0  # as of the last measurement
+        self._measured_at = 0.0
+        self.is_measured = False
+
+    def make(self) -> None:
+        """Make room for the bytes of another shape.
+
+        Raises:
+            ShapeRefusedError: there is none.
+        """
+        now = time.monotonic()
+        for shape in [s for s in self._shapes if now - s.used_at > self._limits.idle]:
+            self._drop(shape)
+        if not self.is_measured or now - self._measured_at > _MEASURED:
+            self.measure()
+        if not self.has():
+            raise ShapeRefusedError(503, "the shapes use sync.max_memory already; try again")
+
+    def make_for_table(self) -> None:
+        """Make room for a shape of a table.
+
+        Raises:
+            ShapeRefusedError: there are too many.
+        """
+        if len(self._shapes) < self._limits.shapes:
+            return
+        oldest = min(self._shapes, key=lambda shape: shape.used_at)
+        if oldest.is_asked_for:
+            text = f"there are {self._limits.shapes} shapes of tables already; try again"
+            raise ShapeRefusedError(503, text)
+        self._drop(oldest)
+
+    def has(self, more: int = 0) -> bool:
+        """Return whether shapes may take more bytes; those that no client requests end for them."""
+        most = self._limits.total_bytes - more
+        if self._bytes < most:
+            return True
+        for shape in sorted([*self._shapes, *self._queries], key=lambda s: s.used_at):
+            if shape.is_asked_for or self._bytes < most:
+                break
+            self._bytes -= shape.size
+            if isinstance(shape, Shape):
+                self._drop(shape)
+            else:
+                self._queries.drop(shape)
+        return self._bytes < most
+
+    def measure(self) -> None:
+        """Add up what snapshots and logs use."""
+        self._measured_at, self.is_measured = time.monotonic(), True
+        self._bytes = sum(shape.size for shape in (*self._shapes, *self._queries))

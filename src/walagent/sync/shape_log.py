@@ -5,10 +5,9 @@ position in it.  An answer ends with a chunk: a transaction is one, or several i
 """
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 CHUNK_BYTES: Final = 10 << 20
@@ -45,6 +44,63 @@ class Batch:
     size: int
 
 
+class Entry:
+    """The messages of one transaction, before they are in the log.
+
+    Args:
+        room: bytes that the log has left.
+        chunk: bytes of an answer, about.
+    """
+
+    __slots__ = ("_chunk", "_full", "_messages", "_op", "_room", "_size", "size")
+
+    def __init__(self, room: int, chunk: int) -> None:
+        self._room = room
+        self._chunk = chunk
+        self._full: list[tuple[int, tuple[bytes, ...], int]] = []
+        self._messages: list[bytes] = []  # of the last batch
+        self._size = 0
+        self._op = 0
+        self.size = 0  # bytes in all
+
+    def add(self, op: int, message: bytes) -> bool:
+        """Add a message, and return whether there is room for all so far.
+
+        Args:
+            op: its position in the transaction; the offset after it is one more.
+        """
+        if self._size >= self._chunk:
+            self._full.append((self._op, tuple(self._messages), self._size))
+            self._messages, self._size = [], 0
+        self._op = op
+        self._messages.append(message)
+        self._size += len(message)
+        self.size += len(message)
+        return self.size <= self._room
+
+    def replace_last(self, message: bytes) -> bool:
+        """Put a message in the place of the last one; return whether there is still room."""
+        more = len(message) - len(self._messages[-1])
+        self._messages[-1] = message
+        self._size += more
+        self.size += more
+        return self.size <= self._room
+
+    def shrink(self) -> bool:
+        """Remove a part, and return whether one is left: to free all at once takes long."""
+        self._messages = []
+        if self._full:
+            self._full.pop()
+        return bool(self._full)
+
+    def batches(self, lsn: int) -> Iterator[Batch]:
+        """Yield all of it, as the log has it."""
+        for op, messages, size in self._full:
+            yield Batch(Offset(lsn, op + 1), messages, size)
+        if self._messages:
+            yield Batch(Offset(lsn, self._op + 1), tuple(self._messages), self._size)
+
+
 class ShapeLog:
     """The changes of a shape since its snapshot, up to a number of bytes.
 
@@ -61,37 +117,17 @@ class ShapeLog:
         self.size = 0
         self.last: Offset | None = None
 
-    def append(
-        self, lsn: int, messages: Sequence[bytes], last_op: int, op_of: Callable[[int], int]
-    ) -> bool:
-        """Append the messages of one transaction; return whether they fit.
+    def entry(self) -> Entry:
+        """Return where the messages of the next transaction are collected."""
+        return Entry(self._limit - self.size, self._chunk)
 
-        Args:
-            last_op: where the offset after the last one is.
-            op_of: the position of a message, by its number.
-        """
-        size = sum(map(len, messages))
-        if self.size + size > self._limit:
-            return False
-        self.size += size
-        start = 0
-        if size > self._chunk:
-            until = list(accumulate(map(len, messages)))  # bytes up to the end of each
-            while (at := self._full(until, start)) < len(messages) - 1:
-                part = until[at] - (until[start - 1] if start else 0)
-                self._add(Batch(Offset(lsn, op_of(at) + 1), tuple(messages[start : at + 1]), part))
-                start, size = at + 1, size - part
-        self._add(Batch(Offset(lsn, last_op), tuple(messages[start:]), size))
-        return True
-
-    def _full(self, until: Sequence[int], start: int) -> int:
-        """Return the message by which a chunk from *start* on is full."""
-        return bisect_left(until, (until[start - 1] if start else 0) + self._chunk, start)
-
-    def _add(self, batch: Batch) -> None:
-        self.last = batch.end
-        self._batches.append(batch)
-        self._ends.append(batch.end)
+    def append(self, lsn: int, entry: Entry) -> None:
+        """Append the messages of one transaction, for which there is room."""
+        for batch in entry.batches(lsn):
+            self.last = batch.end
+            self._batches.append(batch)
+            self._ends.append(batch.end)
+        self.size += entry.size
 
     def has_after(self, offset: Offset) -> bool:
         """Return whether there are messages after *offset*."""

@@ -14,13 +14,14 @@ from walagent.sync.checks import invalid, refusal_of
 from walagent.sync.expression import Binary, columns_of
 from walagent.sync.query import Connecting
 from walagent.sync.request import Subset
+from walagent.sync.select_shapes import SelectShape
 from walagent.sync.shape import Shape
 from walagent.sync.snapshot import copy_rows, read_snapshot, reading, select
 
 _MOST: Final = 100_000  # rows
 
 
-async def read_subset(connecting: Connecting, shape: Shape, subset: Subset) -> bytes:
+async def read_subset(connecting: Connecting, shape: Shape | SelectShape, subset: Subset) -> bytes:
     """Return the answer to a request for a subset.
 
     Raises:
@@ -42,7 +43,7 @@ async def read_subset(connecting: Connecting, shape: Shape, subset: Subset) -> b
     return orjson.dumps({"metadata": metadata, "data": data})
 
 
-def _query(shape: Shape, subset: Subset, names: Sequence[str]) -> str:
+def _query(shape: Shape | SelectShape, subset: Subset, names: Sequence[str]) -> str:
     """Return the query; what it reads is a part of what the shape shows."""
     where = shape.definition.where
     read = [name for name, _ in subset.order_by]
@@ -71,7 +72,7 @@ async def _metadata(conn: AsyncConnection[Any], mark: int) -> dict[str, Json]:
     }
 
 
-def _row(shape: Shape, row: dict[str, str | None], mark: int) -> dict[str, object]:
+def _row(shape: Shape | SelectShape, row: dict[str, str | None], mark: int) -> dict[str, object]:
     return {
         "key": shape.table.key_of(row),
         "value": {name: row[name] for name in shape.columns},

@@ -1,6 +1,6 @@
 """A table as shapes need it: its columns, its key, and how its rows are written."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, partial
@@ -14,6 +14,8 @@ from psycopg.postgres import types as registry
 from walagent.domain.change import Row, Value
 from walagent.message import Json
 from walagent.postgres import pgtypes
+from walagent.replication.sinks import Table
+from walagent.store.queries import query
 
 _TABLE: Final = """
 select c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relrowsecurity, c.relreplident::text,
@@ -279,3 +281,17 @@ async def read_table(conn: AsyncConnection[Any], schema: str, name: str) -> Shap
         is_logged=stored == "p",
         left_out=frozenset(each[0] for each in found if each[10]),
     )
+
+
+Marks = Mapping[Table, str]
+
+
+async def read_marks(conn: AsyncConnection[Any], tables: Collection[Table]) -> Marks:
+    """Return a mark of each table that exists; another one means another table, for this login.
+
+    It covers columns and their types, keys and identity, files (a rewrite, TRUNCATE), partitions,
+    row-level security, and what the login may read.  Only catalogs are read.
+    """
+    names = {"schemas": [each[0] for each in tables], "names": [each[1] for each in tables]}
+    cursor = await conn.execute(query("table_marks"), names)
+    return {(schema, name): mark for schema, name, mark in await cursor.fetchall()}

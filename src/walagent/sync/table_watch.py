@@ -2,26 +2,25 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
-from psycopg import AsyncConnection, Error
+from psycopg import Error
 
 from walagent.errors import WalagentError
 from walagent.replication.sinks import Table
-from walagent.store.queries import query
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.pool import OpenRows, RowPool
 from walagent.sync.publishing import Publishing
 from walagent.sync.query_shapes import QueryShapes
+from walagent.sync.select_shapes import SelectShape
 from walagent.sync.shape import Shape
 from walagent.sync.shape_index import ShapeIndex
+from walagent.sync.table import read_marks
 
 _LOOK: Final = 2.0  # seconds between two looks
 _SHARE: Final = 20  # looks take one part in so many of the time, however many tables there are
-
-Marks = Mapping[Table, str]
 
 
 class TableWatch:
@@ -62,12 +61,17 @@ class TableWatch:
     async def look(self) -> None:
         """Compare the tables with what they were when they were read."""
         shapes = [shape for shape in self._shapes if shape.mark]
-        if shapes:
+        selects = [shape for shape in self._queries if isinstance(shape, SelectShape)]
+        if shapes or selects:
+            wanted = {s.table.relation for s in shapes}.union(*(s.marks for s in selects))
             async with self._rows.connection() as conn:
-                now = await read_marks(conn, {s.table.relation for s in shapes})
+                now = await read_marks(conn, wanted)
             for shape in shapes:
                 if now.get(shape.table.relation) != shape.mark:
                     self._drop(shape)
+            for shape in selects:
+                if any(now.get(table) != mark for table, mark in shape.marks.items()):
+                    self._queries.drop(shape)
         tables = self._queries.tables
         if tables:
             async with self._own.connection() as conn:
@@ -75,14 +79,3 @@ class TableWatch:
             known = self._read
             self._queries.drop_tables(t for t in tables if t in known and now.get(t) != known[t])
             self._read = {table: now[table] for table in tables if table in now}
-
-
-async def read_marks(conn: AsyncConnection[Any], tables: Collection[Table]) -> Marks:
-    """Return a mark of each table that exists; another one means another table, for this login.
-
-    It covers columns and their types, keys and identity, files (a rewrite, TRUNCATE), partitions,
-    row-level security, and what the login may read.  Only catalogs are read.
-    """
-    names = {"schemas": [each[0] for each in tables], "names": [each[1] for each in tables]}
-    cursor = await conn.execute(query("table_marks"), names)
-    return {(schema, name): mark for schema, name, mark in await cursor.fetchall()}

@@ -1,15 +1,77 @@
-"""Transactions of the last minute, which snapshots might not show yet."""
+"""What transactions changed: the one that arrives, and those that snapshots might not show yet."""
 
+import pickle
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from walagent.domain.change import Begin, Change
+from walagent.domain.change import Begin, Change, Op, Relation, Row
 from walagent.replication.sinks import Table
 from walagent.sync.snapshot import Visible
+from walagent.wal.rowcode import make_change
 
 _RING_SECONDS: Final = 60.0
 _MOST_RECEIVED: Final = 1 << 14
+_PORTION: Final = 1 << 16  # bytes, as sent
+_OBJECT: Final = 500  # bytes that a decoded change takes beside its values, about
+
+_Packed = tuple[int, Op, int, Row | None, Row | None]
+
+
+class Changes:
+    """Changes in their order; those of a large transaction as bytes.
+
+    A decoded change of a small row takes ten times as much memory.
+    """
+
+    def __init__(self) -> None:
+        self._packed: list[tuple[bytes, Sequence[Relation]]] = []
+        self._loose: list[Change] = []
+        self._loose_bytes = self._packed_bytes = 0
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._packed or self._loose)
+
+    @property
+    def weight(self) -> int:
+        """Return the bytes that they take, about."""
+        return self._packed_bytes + self._loose_bytes + _OBJECT * len(self._loose)
+
+    def add(self, changes: Sequence[Change], weight: int) -> None:
+        """Add some.
+
+        Args:
+            weight: bytes that the server sent for them.
+        """
+        self._loose += changes
+        self._loose_bytes += weight
+        if self._loose_bytes >= _PORTION:
+            self._pack()
+
+    def _pack(self) -> None:
+        relations = {id(change.relation): change.relation for change in self._loose}
+        numbers = {each: number for number, each in enumerate(relations)}
+        rows: list[_Packed] = [
+            (c.ordinal, c.op, numbers[id(c.relation)], c.new, c.old) for c in self._loose
+        ]
+        packed = pickle.dumps(rows, pickle.HIGHEST_PROTOCOL)
+        self._packed.append((packed, [*relations.values()]))
+        self._packed_bytes += len(packed)
+        self._loose, self._loose_bytes = [], 0
+
+    def portions(self, begin: Begin) -> Iterator[Sequence[Change]]:
+        """Yield them in portions of a few milliseconds of work."""
+        lsn, xid = begin.commit_lsn, begin.xid
+        for packed, relations in self._packed:
+            rows: list[_Packed] = pickle.loads(packed)  # noqa: S301 - see _pack
+            yield [
+                make_change(lsn, ordinal, op, relations[number], new, old, xid)
+                for ordinal, op, number, new, old in rows
+            ]
+        if self._loose:
+            yield self._loose
 
 
 @dataclass(slots=True)
@@ -22,15 +84,57 @@ class Transaction:
     """
 
     begin: Begin
-    changes: list[Change] = field(default_factory=list[Change])
+    changes: Changes = field(default_factory=Changes)
     tables: set[Table] = field(default_factory=set[Table])
     shaped: dict[Table, None] = field(default_factory=dict[Table, None])
-    weight: int = 0
     at: float = 0.0
+
+    @property
+    def weight(self) -> int:
+        """Return the bytes that its changes take, about."""
+        return self.changes.weight
+
+    def portions(self) -> Iterator[Sequence[Change]]:
+        """Yield its changes in their order."""
+        return self.changes.portions(self.begin)
 
     def touches(self, name: Table) -> bool:
         """Whether it changed rows of a table."""
         return name in self.shaped
+
+
+class WaitingTransactions:
+    """What a shape must be given once its snapshot is read.
+
+    Args:
+        most: bytes of their changes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._weight = 0
+        self._waiting: deque[Transaction] = deque()
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._waiting)
+
+    @property
+    def xids(self) -> set[int]:
+        """Return their IDs."""
+        return {each.begin.xid for each in self._waiting}
+
+    def add(self, transaction: Transaction) -> bool:
+        """Add the next one; return whether there was room."""
+        self._waiting.append(transaction)
+        self._weight += transaction.weight
+        return self._weight <= self._most
+
+    def take(self) -> Transaction:
+        """Remove the first one."""
+        found = self._waiting.popleft()
+        self._weight -= found.weight
+        return found
 
 
 class RecentTransactions:
@@ -71,9 +175,17 @@ class RecentTransactions:
         ):
             self._weight -= self._ring.popleft().weight
 
-    def of(self, name: Table) -> list[Transaction]:
-        """Return those kept that changed a table."""
-        return [each for each in self._ring if each.touches(name)]
+    def of(self, name: Table, most: int) -> "WaitingTransactions":
+        """Return those kept that changed a table, for a shape that is made.
+
+        Args:
+            most: bytes that wait for it.
+        """
+        found = WaitingTransactions(most)
+        for each in self._ring:
+            if each.touches(name):
+                found.add(each)
+        return found
 
     def unseen(self, visible: Visible) -> dict[int, int]:
         """Return the transactions that were received and that a snapshot lacks.

@@ -20,10 +20,12 @@ from walagent.sync.expression import (
     Call,
     Cast,
     Column,
+    InSelect,
     Like,
     Literal,
     Node,
     Quantified,
+    Select,
     Test,
     Unary,
     children,
@@ -32,6 +34,7 @@ from walagent.sync.lexer import Token, WhereError, tokens
 
 MAX_LENGTH: Final = 16_384  # characters
 MAX_DEPTH: Final = 100
+MAX_SELECTS: Final = 5
 
 _OR, _AND, _NOT, _IS, _COMPARE, _IN, _OTHER, _ADD, _MULTIPLY, _POWER, _SIGN, _CAST = range(1, 13)
 _COMPARISONS: Final = frozenset({"=", "<>", "<", ">", "<=", ">="})
@@ -62,6 +65,7 @@ _WORDS: Final[Mapping[str, int]] = {
 _RESERVED: Final = frozenset({
     "all", "and", "any", "array", "between", "case", "cast", "false", "from", "ilike", "in", "is",
     "isnull", "like", "not", "notnull", "null", "or", "select", "some", "symmetric", "true", "when",
+    "where",
 })  # fmt: skip
 _TYPE_NAMES: Final[Mapping[str, str]] = {
     **{name: name for name in TYPES},
@@ -75,27 +79,33 @@ _TYPE_NAMES: Final[Mapping[str, str]] = {
 }
 
 
-def parse_where(text: str, params: Mapping[int, str] | None = None) -> Node:
+def parse_where(
+    text: str, params: Mapping[int, str] | None = None, *, selects: bool = False
+) -> Node:
     """Parse a boolean expression over the columns of one table.
 
     Args:
         params: the values of $1, $2, …
+        selects: whether it may have sub-selects.
 
     Raises:
         WhereError: it is not within the grammar, or a parameter is missing or unused.
     """
     if len(text) > MAX_LENGTH:
         raise WhereError(f"is longer than {MAX_LENGTH} characters", MAX_LENGTH)
-    parser = _Parser(list(tokens(text)), params or {})
+    parser = _Parser(list(tokens(text)), params or {}, MAX_SELECTS if selects else 0)
     return parser.whole()
 
 
 class _Parser:
     """A Pratt parser: each operator has a precedence, and takes what binds closer."""
 
-    def __init__(self, found: Sequence[Token], params: Mapping[int, str]) -> None:
+    def __init__(self, found: Sequence[Token], params: Mapping[int, str], selects: int) -> None:
         self._tokens = found
         self._params = params
+        self._most_selects = selects
+        self._select_count = 0
+        self._source = ""
         self._at = 0
         self._depth = 0
 
@@ -162,7 +172,7 @@ class _Parser:
             case "param":
                 return self._param(token)
             case "quoted":
-                return Column(token.text)
+                return Column(token.text, self._source)
             case "op" if token.text == "(":
                 node = self._expression(0)
                 self._expect(")")
@@ -199,7 +209,32 @@ class _Parser:
             case word if word in _RESERVED:
                 raise self._unexpected(token)
             case word:
-                return Column(word)
+                return Column(word, self._source)
+
+    def _select(self, at: Token) -> Select:
+        """Parse `COLUMN from TABLE [where …]`, whose columns are all of that table."""
+        self._select_count += 1
+        if self._select_count > self._most_selects:
+            most = self._most_selects
+            text = f"has more than {most} sub-selects" if most else "cannot have a sub-select"
+            raise WhereError(text, at.position)
+        inside, outside = f"s{self._select_count}", self._source
+        column = self._name(at)
+        names = [self._name(at)] if self._accept("from") else []
+        if self._accept("."):
+            names.append(self._name(at))
+        self._source = inside
+        where = self._expression(0) if names and self._accept("where") else None
+        if not names or not self._is(")"):
+            raise _not_simple(at)
+        self._source = outside
+        return Select(names[0] if names[1:] else "public", names[-1], column, where, inside)
+
+    def _name(self, at: Token) -> str:
+        token = self._next()
+        if token.kind == "quoted" or (token.kind == "word" and token.text not in _RESERVED):
+            return token.text
+        raise _not_simple(at)
 
     def _array(self) -> Node:
         self._expect("[")
@@ -295,9 +330,12 @@ class _Parser:
         match token.text if token.kind == "word" else "":
             case "in":
                 self._expect("(")
-                items = self._list()
+                at = self._token
+                found = self._select(at) if self._accept("select") else self._list()
                 self._expect(")")
-                return Among(left, items, negated)
+                if isinstance(found, Select):
+                    return InSelect(left, found, negated)
+                return Among(left, found, negated)
             case "between":
                 symmetric = self._accept("symmetric")
                 low = self._expression(_IN)
@@ -307,6 +345,10 @@ class _Parser:
                 return Like(left, self._expression(_IN), word == "ilike", negated)
             case _:
                 raise self._unexpected(token)
+
+
+def _not_simple(at: Token) -> WhereError:
+    return WhereError("a sub-select must be select COLUMN from TABLE [where …]", at.position)
 
 
 def _joined(op: str, operands: Sequence[Node]) -> Node:
@@ -328,4 +370,9 @@ def _check_height(node: Node) -> None:
         height += 1
         if height > MAX_DEPTH:
             raise WhereError(f"is nested deeper than {MAX_DEPTH}", 1)
-        level = [child for each in level for child in children(each)]
+        level = [child for each in level for child in _below(each)]
+
+
+def _below(node: Node) -> Sequence[Node]:
+    where = node.select.where if isinstance(node, InSelect) else None
+    return children(node) if where is None else [*children(node), where]

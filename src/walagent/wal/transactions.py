@@ -203,7 +203,7 @@ class PgoutputTransactions(StreamPosition):
         self._decoders.missed(self._relation(message.relation_oid, offset))
         change = self._careful(data, offset, begin.commit_lsn, self._ordinal, begin.xid)
         self._ordinal += 1
-        return Piece((change,))
+        return Piece((change,), len(data) - offset)
 
     def _careful(self, data: bytes, at: int, commit_lsn: Lsn, ordinal: int, xid: int) -> Change:
         row = pgoutput.decode(data, at)

@@ -85,7 +85,7 @@ async def test_shapes_that_are_too_large_are_refused(conn: AsyncConnection, dsn:
         await client.catch_up()
         found = list[int]()
         for n in range(6):
-            served.engine.measure()
+            served.engine.room.measure()
             answer = await served.get(table="item", where=f"id > {n}", offset="-1")
             found.append(answer.status_code)
         assert found == [200, 200, 200, 503, 503, 503]
@@ -103,7 +103,7 @@ async def test_one_principal_leaves_room_for_others(conn: AsyncConnection, dsn: 
     async with serving(conn, dsn, queries=QUERIES, limits=limits) as served:
         found = list[int]()
         for n in range(20):
-            served.engine.measure()
+            served.engine.room.measure()
             answer = await served.get(path="numbers", token="ann", n=f"{n}", offset="-1")
             found.append(answer.status_code)
         assert sorted(set(found)) == [200, 429]

@@ -1,6 +1,7 @@
 """Reading beside the consumer."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from walagent.domain.change import Begin, Change, Commit, Item, Op, Piece, Relation
@@ -41,6 +42,22 @@ async def test_a_reader_that_lags_learns_what_it_missed_and_gets_a_whole_transac
             await fan_out.take(transaction(lsn))
         first = await anext(slow)
         assert first == Missed(9)
+        await fan_out.take(transaction(40))
+        assert await take(slow, 3) == transaction(40)
+
+
+async def test_a_reader_that_lags_keeps_no_large_rows() -> None:
+    """Few of them are as much as many small ones; a single one is taken, however large it is."""
+    fan_out, size = FanOut(), 20 << 20
+    begin, piece, commit = transaction(10)
+    assert isinstance(piece, Piece)
+    large = replace(piece, weight=2 * size)
+    with fan_out.subscribe() as slow:
+        await fan_out.take([begin, large, commit])
+        assert await take(slow, 3) == [begin, large, commit]
+        half = replace(piece, weight=size)
+        await fan_out.take([begin, half, half, commit])
+        assert await anext(slow) == Missed(4)
         await fan_out.take(transaction(40))
         assert await take(slow, 3) == transaction(40)
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from walagent.sync.asgi import answer
+from walagent.sync.asgi import answer, send_events
 
 MOST = 600_000  # bytes of a piece: twice what is aimed at, and some
 
@@ -64,3 +64,18 @@ async def test_a_client_that_stands_still_is_sent_no_more() -> None:
     client.reads.set()
     await sending
     assert sum(len(each.get("body", b"")) for each in client.messages) == 10_000_011
+
+
+async def test_events_are_sent_in_pieces() -> None:
+    """So that a client that stands still has no copy of a transaction."""
+    client, messages = Client(), [b"1" * 1_000_000] * 3 + [b"2"] * 100_000
+    sending = asyncio.create_task(send_events(client.send, messages))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(client.messages) == 1
+    client.reads.set()
+    await sending
+    sent = [each["body"] for each in client.messages]
+    assert b"".join(sent) == b"".join(b"data: %b\n\n" % each for each in messages)
+    assert max(map(len, sent)) < MOST
+    assert all(each["more_body"] for each in client.messages)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -122,7 +122,8 @@ def append(shape: Shape, lsn: int, changes: Sequence[ShapeChange]) -> bool:
         each.message(shape.table.relation, lsn, [lsn], is_last=each is changes[-1])
         for each in changes
     ]
-    return not changes or shape.extend(lsn, messages, lambda number: changes[number].position)
+    places = [each.position for each in changes]
+    return not changes or shape.extend(lsn, zip(places, messages, strict=True))
 
 
 async def follow(setting: Setting, steps: Sequence[tuple[str, int, int, Row]]) -> None:
@@ -225,7 +226,7 @@ async def test_a_message_is_written_once_for_all_shapes_that_have_it() -> None:
         for d in definitions
     ]
     rows = [
-        RowChange.of(table, change_of(on, None, new), table.texts(new), n)
+        RowChange.of(table, replace(change_of(on, None, new), ordinal=n), table.texts(new))
         for n in range(3)
         if (new := {"id": n, "number": n, "text": "a", "flag": None})
     ]

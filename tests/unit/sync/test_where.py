@@ -21,13 +21,16 @@ from walagent.sync.expression import (
     Call,
     Cast,
     Column,
+    InSelect,
     Like,
     Literal,
     Node,
     Quantified,
+    Select,
     Unary,
     children,
     columns_of,
+    selects_of,
 )
 from walagent.sync.lexer import WhereError
 from walagent.sync.where import MAX_DEPTH, MAX_LENGTH, parse_where
@@ -119,6 +122,11 @@ def written(node: Node) -> str:  # noqa: C901, PLR0912 - a case for each node
             return f"ARRAY[{of(*items)}]"
         case Cast(inner, kind, is_array):
             return f"({of(inner)}::{kind}{'[]' if is_array else ''})"
+        case InSelect(inner, select, negated):
+            where = "" if select.where is None else f" WHERE {of(select.where)}"
+            source = f"{quote_name(select.schema)}.{quote_name(select.table)}{where}"
+            column = quote_name(select.column)
+            return f"({of(inner)} {'NOT ' if negated else ''}IN (SELECT {column} FROM {source}))"
 
 
 @given(TREES)
@@ -205,18 +213,19 @@ NESTED: dict[str, Callable[[int], str]] = {
     "casts": lambda n: "a" + "::text" * n,
     "tests": lambda n: "a" + " is true" * n,
     "functions": lambda n: "lower(" * n + "a" + ")" * n,
+    "sums in a sub-select": lambda n: f"a in (select b from c where d{' + 1' * (n - 2)} = 1)",
 }
 
 
 @pytest.mark.parametrize("kind", NESTED)
 def test_what_is_too_deep_is_refused(kind: str) -> None:
     """And what is not can be printed, hashed and compared."""
-    tree = parse_where(NESTED[kind](MAX_DEPTH - 5))
-    assert hash(tree) == hash(parse_where(NESTED[kind](MAX_DEPTH - 5)))
+    tree = parse_where(NESTED[kind](MAX_DEPTH - 5), selects=True)
+    assert hash(tree) == hash(parse_where(NESTED[kind](MAX_DEPTH - 5), selects=True))
     assert tree.sql()
     for many in (MAX_DEPTH + 1, 2000):
         with pytest.raises(WhereError, match="nested"):
-            parse_where(NESTED[kind](many))
+            parse_where(NESTED[kind](many), selects=True)
 
 
 def test_what_is_too_long_is_refused() -> None:
@@ -250,3 +259,59 @@ def test_a_parameter_without_a_value_is_refused(text: str, params: dict[int, str
     """Nor can a text of PostgreSQL have a NUL."""
     with pytest.raises(WhereError, match="parameter"):
         parse_where(text, params)
+
+
+@given(
+    st.builds(
+        Select,
+        *[TEXTS.filter(bool)] * 3,
+        st.none() | st.just(Column("a", "s1")),
+        st.just("s1"),
+    ),
+    st.booleans(),
+)
+def test_a_sub_select_that_is_written_is_read_again(select: Select, negated: bool) -> None:  # noqa: FBT001
+    """Its names, too; its columns are those of its own table, and none of the row outside."""
+    tree = Binary("or", Column("a"), InSelect(Column("b"), select, negated))
+    assert parse_where(written(tree), selects=True) == tree
+    assert list(columns_of(tree)) == ["a", "b"]
+    assert list(selects_of(tree)) == [select]
+
+
+def test_a_sub_select_reads_nothing_of_the_row_outside() -> None:
+    """Whatever the columns are called: what PostgreSQL does not find inside, it finds outside."""
+    tree = parse_where(
+        "a in (select b from c where a = 1 and b not in (select a from d where b = 2)) and b = 3",
+        selects=True,
+    )
+    assert tree.sql().count('"a"') == tree.sql().count('s1."a"') + tree.sql().count('s2."a"') + 1
+    assert tree.sql().count('s1."b"') == 2
+    assert [(each.table, each.source) for each in selects_of(tree)] == [("c", "s1"), ("d", "s2")]
+    assert list(columns_of(tree)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "1", "a, b from c", "count(*) from c", "distinct a from c", "*  from c", "c.a from c",
+        "a", "a from", "a from c d", "a from c, d", "a from c join d on true", "a from b.c.d",
+        "a from c limit 1", "a from c order by a", "a from c group by a", "a from c for update",
+        "a from (select a from c)", "a from f(1)", "a from c union select a from d", "'x' from c",
+        "a from c where a = 1 limit 1",
+    ],
+)  # fmt: skip
+def test_a_sub_select_is_one_column_of_one_table(what: str) -> None:
+    """Else the reason is given, with the place."""
+    with pytest.raises(WhereError, match="must be select COLUMN from TABLE") as refused:
+        parse_where(f"a in (select {what})", selects=True)
+    assert refused.value.position == 7
+
+
+def test_sub_selects_are_few_and_only_where_they_are_followed() -> None:
+    """A subset is read once, and a condition of one cannot have any."""
+    one = "a in (select b from c)"
+    assert parse_where(" or ".join([one] * 5), selects=True)
+    with pytest.raises(WhereError, match="more than 5"):
+        parse_where(" or ".join([one] * 6), selects=True)
+    with pytest.raises(WhereError, match="cannot have a sub-select"):
+        parse_where(one)
