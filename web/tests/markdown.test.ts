@@ -78,7 +78,7 @@ test("messages and answers are Markdown, and no file writes HTML of its own", ()
       ([, inside]) => `${name}: ${inside?.trim()}`,
     ),
   );
-  // Reasons are messages of PostgreSQL and of providers.
-  expect(plain.filter((each) => !each.startsWith("../burn/") && !each.includes(".reason"))).toEqual([]);
+  // Reasons, and examples of them, are messages of PostgreSQL and of providers.
+  expect(plain.filter((each) => !each.startsWith("../burn/") && !/\.(reason|example)/.test(each))).toEqual([]);
   expect(Object.values(files).join("")).not.toContain("dangerouslySetInnerHTML");
 });
