@@ -43,7 +43,7 @@ OF_MEMBERS = {
     f"console.{name}_thread"
     for name in ("open", "join", "leave", "rename", "pause", "resume", "complete", "archive")
 } | {"console.post", "console.add_member", "console.remove_member", "console.save_query"}
-OF_VIEWERS = {"console.save_filter", "console.remove_filter"}
+OF_VIEWERS = {"console.save_filter", "console.remove_filter", "console.revoke_token"}
 MATCHING = (
     *("state", "agent", "relation", "key", "kind", "reason", "sqlstate"),
     *("model", "duration", "cost", "since", "until", "ended"),
@@ -378,7 +378,7 @@ async def test_runs_that_collect_changes_are_pending_once(
 
 @pytest.mark.slow
 async def test_a_viewer_changes_nothing(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
-    """Each mutation but those of saved filters and of threads names the role that it needs."""
+    """Each mutation names the role that it needs, but for threads, saved filters and own tokens."""
     run = await _run(conn, "a")
     await _sign_in(client, conn, "vic")
     for mutation in declared_mutations():

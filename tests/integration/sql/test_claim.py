@@ -127,8 +127,8 @@ async def test_the_cap_holds_under_many_claims_at_once(conn: AsyncConnection, ds
                 running += len(claims)
                 most = max(most, running)
                 for held in claims:
+                    running -= 1  # before: once it is committed, another claim has the place
                     await finish(own, held)
-                    running -= 1
                     done += 1
                 await asyncio.sleep(0)
 
