@@ -102,7 +102,6 @@ async def test_markup_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Pa
             "/access",
             "/audit",
             "/audit?did=principal",
-            "/workflows",
         ]
         seen = await use("markup.mjs", link=started.link, paths=paths)
     without = {"/cost", "/failed"}  # names alone, or only in what opens
