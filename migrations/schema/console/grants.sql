@@ -25,6 +25,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.assign_issue(text, text, text, name)', 'execute', '{runner,approver}'),
     ('function', 'agent.decide_issue(text, text, text, text, text, interval)', 'execute', '{runner,approver}'),
     ('function', 'agent_internal.announce_problems(jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.fails_again(text, timestamp with time zone, timestamp with time zone, timestamp with time zone)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.problems()', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.prune_issues(interval)', 'execute', '{runner}'),
     ('function', 'agent_internal.versions_of_others()', 'execute', '{runner,viewer}'),

@@ -317,8 +317,7 @@ create or replace view agent_internal.problem_of_issues (urgency, kind, tenant, 
      where i.state = 'resolved' and exists (
                select from failing f
                 where (f.tenant, f.agent, f.sqlstate, f.reason) = (i.tenant, i.agent, i.sqlstate, i.reason) and f.finished_at > i.since
-                  and case i.resolved_in when 'present' then f.replaced_at > i.since is not false
-                                         when 'next' then f.made_at > i.since is not false else true end);
+                  and agent_internal.fails_again(i.resolved_in, i.since, f.made_at, f.replaced_at));
 comment on view agent_internal.problem_of_issues is 'Problems: failures that came back';
 
 create or replace view agent_internal.problem_of_approvals (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as

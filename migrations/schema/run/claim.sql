@@ -238,7 +238,9 @@ declare
     _keyed constant bigint[] := array(select r.id from agent.run r where r.id = any (_runs) and r.ordering_key is not null
                                        order by r.queue_id, r.ordering_key);
 begin
-    perform agent_internal.start_runs(_held, _worker, _lease);
+    if _held <> '{}' then
+        perform agent_internal.start_runs(_held, _worker, _lease);
+    end if;
     if _keyed = '{}' then
         return _held;
     end if;

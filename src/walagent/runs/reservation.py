@@ -98,7 +98,7 @@ class Reservations:
                 request = smaller
                 continue
             if refusal.wait is None and request.max_tokens > LEAST_OUTPUT:
-                # It is refused for good only if not even this fits into the whole budget.
+                # It fails only if not even this fits into the whole budget.
                 request = replace(request, max_tokens=LEAST_OUTPUT)
                 continue
             self._known.note(refusal)

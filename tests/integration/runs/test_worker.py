@@ -642,6 +642,32 @@ async def _another(d: Daemon) -> None:
     await Worker(WorkerSettings("another", slots=3, poll=0.2), d.shop).run()
 
 
+async def test_no_run_is_started_as_it_arrives_while_others_wait(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intake is offered no slot before a claim that is due, nor after one that left runs."""
+    await run_all(conn, DESK)
+    left = asyncio.Event()
+
+    async def leaves(*arguments: Any) -> list[Any]:  # noqa: ANN401 - those of the function
+        arguments[-1].more = True
+        left.set()
+        return []
+
+    async with daemon(conn, dsn, {}, parts=("worker",), slots=3, poll=60) as d:
+        worker = d.worker
+        assert worker is not None
+        async with asyncio.timeout(DEADLINE):
+            while worker.offer() is None:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.01)
+        worker.wake()
+        assert worker.offer() is None
+        monkeypatch.setattr(claiming, "claim_runs", leaves)
+        await asyncio.wait_for(left.wait(), DEADLINE)
+        await asyncio.sleep(0)
+        assert worker.offer() is None
+
+
 @pytest.mark.slow
 async def test_notifications_about_nothing_cost_few_claims(
     conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch

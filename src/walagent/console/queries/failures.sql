@@ -40,8 +40,7 @@ select f.id, f.reason, nullif(f.sqlstate, '') as sqlstate, f.agent, f.runs, f.wa
             when i.state = 'resolved' and exists (
                 select from counted c
                  where (c.agent, c.sqlstate, c.reason) = (f.agent, f.sqlstate, f.reason) and not c.waits and c.last_at > i.since
-                   and case i.resolved_in when 'present' then c.replaced_at > i.since is not false
-                                          when 'next' then c.made_at > i.since is not false else true end) then 'regressed'
+                   and agent_internal.fails_again(i.resolved_in, i.since, c.made_at, c.replaced_at)) then 'regressed'
             when i.state = 'resolved' then 'resolved'
             when f.first_at > now() - interval '1 day' and (select at from since) < now() - interval '1 day' then 'new'
             else 'ongoing' end as issue,
