@@ -94,11 +94,11 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
     systemd = Systemd.from_environment()
     found = find_tools(config.tools.modules)
     clients = _clients(config)
-    specs, key = await once_reached(lambda: _set_up(places, found))
+    specs, key = await once_reached(lambda: _set_up(places, found), config.http)
     logins = Logins(places)
     models = Models(specs, make_model, ModelLimits(LimitSettings(calls=config.workers.slots)))
     async with (
-        opened_once_reached(lambda: _connections(config, logins)) as (pool, calls),
+        opened_once_reached(lambda: _connections(config, logins), config.http) as (pool, calls),
         handling_signals() as signals,
     ):
         resources = agent_resources(

@@ -48,7 +48,7 @@ async def serve_sync(config: Config, places: Places, read_logins: Callable[[], P
     if not http.enabled:
         raise ConfigError("http is off, expected an address", hint="Use --http HOST:PORT.")
     systemd, logins, fan_out = Systemd.from_environment(), Logins(places), FanOut()
-    await once_reached(lambda: _check_owners(places))
+    await once_reached(lambda: _check_owners(places), http)
     source = Source(
         logins,
         config.replication,

@@ -7,12 +7,16 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.faults.rig.processes import free_port
 from tests.integration.cli.user import AGENTS, DESK, PATIENCE, User, empty_database, until
 from tests.servers import SETTINGS
 from walagent.embedded.server import EmbeddedServer
@@ -247,6 +251,26 @@ def test_a_daemon_waits_for_a_database_that_is_not_there(user: User) -> None:
     assert ended.code == 1
     assert ended.err.startswith("walagent: cannot connect")
     assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("command", [("run",), ("serve", "worker"), ("serve", "sync")])
+def test_probes_are_answered_before_the_database_is_there(
+    user: User, command: tuple[str, ...]
+) -> None:
+    """A platform kills what does not answer: the daemon would start again for as long."""
+    nowhere = ("--dsn", "host=127.0.0.1 port=1 user=secretive")
+    port = free_port()
+    with user.starts(*command, *nowhere, "--http", f"127.0.0.1:{port}") as daemon:
+        daemon.says('"http.listening"')
+        with urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
+            assert json.load(answer) == {"status": "alive"}
+        with pytest.raises(HTTPError) as unready:
+            urlopen(f"http://127.0.0.1:{port}/readyz")
+        with unready.value as answer:
+            reasons = json.load(answer)["reasons"]
+        assert unready.value.code == HTTPStatus.SERVICE_UNAVAILABLE
+        assert reasons[0].startswith("the database is not reached: ")
+        assert "secretive" not in str(reasons)
 
 
 @pytest.mark.slow

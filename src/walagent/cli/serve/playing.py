@@ -68,7 +68,9 @@ async def _play(session: CliSession, model: ModelChoice, assets: Path | None) ->
         return {"/v1": app, "/": app}  # nothing of the console: its pages are not for guests
 
     async with prepared(session) as places:
-        session = await once_reached(lambda: _installed(session, places, model))
+        session = await once_reached(
+            lambda: _installed(session, places, model), session.config.http
+        )
         hooks = Hooks(lambda: ready("reader"), listening, mount)
         await serve(session.config, places, hooks)
 

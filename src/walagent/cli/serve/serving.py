@@ -40,9 +40,9 @@ async def follow(
     """
     configure_log(session.config)
     async with prepared(session) as places:
-        session = await once_reached(lambda: with_slot(session, places))
+        session = await once_reached(lambda: with_slot(session, places), session.config.http)
         again = _Again(where, session, places, applying=applying)
-        await once_reached(again.apply)
+        await once_reached(again.apply, session.config.http)
         listening = await _console_link(session, places, link=link, page=page)
         hooks = Hooks(reload=again.apply, logins=again.read, on_listening=listening)
         await serve(session.config, places, hooks)
@@ -146,7 +146,7 @@ async def prepared(session: CliSession) -> AsyncGenerator[Places]:
     any other database is an error: its operator decides when to upgrade it.
     """
     async with session.places(create=True) as places:
-        await once_reached(lambda: _prepare(session, places))
+        await once_reached(lambda: _prepare(session, places), session.config.http)
         yield places
 
 
@@ -179,7 +179,7 @@ async def migrated(session: CliSession) -> AsyncGenerator[Places]:
         PreconditionError: it is not.
     """
     async with session.places() as places:
-        await once_reached(lambda: _check_schema(session, places))
+        await once_reached(lambda: _check_schema(session, places), session.config.http)
         yield places
 
 
