@@ -248,15 +248,17 @@ async def _touched(
 ) -> list[Shape]:
     """Return the shapes with a where clause that changes can be in.
 
-    A row enters a shape only with a value that the shape needs, and leaves it only if it is in it.
+    A row enters a shape only with a value that the shape needs, and leaves it only if it is in it:
+    among its members, or with that value in its key before.
     """
     keys, values = set[str](), dict[str, set[str]]()
     for row in rows:
         if row is not None:
             keys |= {row.before, row.key}
-            for name, text in (row.new or {}).items():
-                if text is not None:
-                    values.setdefault(name, set()).add(text)
+            for texts in filter(None, (row.new, row.old)):
+                for name, text in texts.items():
+                    if text is not None:
+                        values.setdefault(name, set()).add(text)
         await breath.if_due()
     none = set[str]()
     found: list[Shape] = []

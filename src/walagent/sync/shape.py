@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Self
 from walagent.domain.change import UNCHANGED, Change, Op
 from walagent.message import Json
 from walagent.sync.definition import Definition
+from walagent.sync.expression import columns_of
 from walagent.sync.limits import EngineLimits
 from walagent.sync.messages import row_message, up_to_date
 from walagent.sync.predicate import Predicate, needed_values
@@ -214,9 +215,13 @@ class Shape(LiveShape):
         super().__init__(schema_header(table, self.columns), limits)
         self.chunk = limits.chunk_bytes
         self.predicate = predicate
-        # Without the old row, only this shows whether a row was in the shape before its update.
-        self.members: set[str] | None = None if definition.where is None else set()
         where = definition.where
+        # The key alone says whether a row belongs to it, so it says so of the row before, too.
+        self._by_key = (
+            where is not None and predicate is not None and {*columns_of(where)} <= {*table.key}
+        )
+        # Else, without the old row, only this shows whether a row was in it before its update.
+        self.members: set[str] | None = None if where is None or self._by_key else set()
         # A column and its values in all rows that can match; None: any row can.
         self.needs = None if where is None or predicate is None else needed_values(where, table)
         self._only = frozenset(self.columns)
@@ -253,7 +258,7 @@ class Shape(LiveShape):
         new, members = row.new, self.members
         if matches is None and new is not None:
             matches = self.predicate is None or self.predicate(new) is True
-        was = row.op is not Op.INSERT and (members is None or row.before in members)
+        was = row.op is not Op.INSERT and self._had(row)
         if not was and not matches:
             return ()
         if members is not None:
@@ -266,6 +271,11 @@ class Shape(LiveShape):
         if found is None:
             found = row.shared[how] = self._changes(row, was=was, matches=bool(matches))
         return found
+
+    def _had(self, row: "RowChange") -> bool:
+        if self._by_key and self.predicate is not None:
+            return self.predicate(row.with_key_before) is True
+        return self.members is None or row.before in self.members
 
     def _changes(self, row: "RowChange", *, was: bool, matches: bool) -> "list[ShapeChange]":
         new, at = row.new, row.position
@@ -334,6 +344,13 @@ class RowChange:
     shared: "dict[object, list[ShapeChange]]" = field(
         default_factory=dict[object, "list[ShapeChange]"]
     )
+
+    @property
+    def with_key_before(self) -> Texts:
+        """Return texts that have the key before the change; other columns can be of any row."""
+        if self.new is None or self.old is None:
+            return self.new or self.old or {}
+        return {**self.new, **self.old}  # planted: key-before-ignored
 
     @classmethod
     def of(cls, table: ShapeTable, change: Change, new: Texts | None) -> Self:

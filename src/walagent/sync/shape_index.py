@@ -83,7 +83,7 @@ class ShapeIndex:
         alike: dict[tuple[bool, bool, int], list[Shape]] = {}
         for shape in self._by_table.get(name, ()):
             if shape not in starting:
-                has_where = shape.members is not None
+                has_where = shape.definition.where is not None
                 kind = (shape.is_evaluated_by_postgresql, has_where, id(shape.table))
                 alike.setdefault(kind, []).append(shape)
         found = self._alike[name] = [alike[kind] for kind in sorted(alike)]

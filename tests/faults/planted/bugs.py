@@ -304,6 +304,19 @@ BUGS = (
         ),
     ),
     Bug(
+        "key-before-ignored",
+        "a shape of keys looks for a row by its new key alone",
+        (Rewrite("key-before-ignored", r"\{\*\*self\.new, \*\*self\.old\}", "self.new"),),
+        (
+            Catch(
+                "tests/unit/sync/test_shape.py"
+                "::test_a_client_has_the_rows_of_the_shape_after_each_change",
+                r"assert client\.rows ==",
+                "a row that has left a shape stays with its clients",
+            ),
+        ),
+    ),
+    Bug(
         "late-marker",
         "an origin marker that comes after changes of its transaction is used",
         (Delete("late-marker"),),

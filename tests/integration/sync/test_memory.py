@@ -47,7 +47,7 @@ class Large:
 
 CASES = [
     pytest.param(
-        Large(400_000, 1, [{"table": "item", "where": f"id > {n}"} for n in range(5)], None),
+        Large(400_000, 1, [{"table": "item", "where": f"id > {n}"} for n in range(20)], None),
         id="400 k rows",
     ),
     pytest.param(Large(50, 10 * MB, [WHOLE], {"live": "true"}), id="500 MB"),

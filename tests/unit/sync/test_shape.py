@@ -37,7 +37,9 @@ SETTINGS = st.builds(
     Setting,
     st.sampled_from(["d", "f"]),
     st.sampled_from(["default", "full"]),
-    st.sampled_from(["", "number = 1", "number <> 1 or text is null", "not flag"]),
+    st.sampled_from(
+        ["", "number = 1", "number <> 1 or text is null", "not flag", "id > 1", "id in (0, 3)"]
+    ),
     st.sampled_from([None, ("id", "text")]),
 )
 ROWS = st.builds(
@@ -164,6 +166,9 @@ OTHER: Row = {"number": 2, "text": "a", "flag": None}
 @given(SETTINGS, STEPS)
 @example(Setting("f", "full", "", None), [("write", 0, 0, SOME), ("move", 0, 1, SOME)])
 @example(Setting("d", "full", "", None), [("write", 0, 0, SOME), ("move", 0, 1, SOME)])
+@example(
+    Setting("d", "default", "id in (0, 3)", None), [("write", 0, 0, SOME), ("move", 0, 1, SOME)]
+)
 @example(
     Setting("d", "default", "number = 1", None),
     [("write", 0, 0, SOME), ("move", 0, 1, SOME), *[("write", 0, 0, OTHER)] * 2],
