@@ -41,6 +41,7 @@ _SIGNED = "does nothing without a signature of the daemon, which names run and t
 _HELD = "agent_internal.check_holder(): a run of a question of the caller, in its tenant"
 SAFE = {
     "agent_internal.own_triggers": "says where the caller is, and nothing else",
+    "agent_internal.readable_part": "gives what it is given, and reads the catalog alone",
     "agent_signed.admit_call": _SIGNED,
     "agent_signed.call_tool": _SIGNED,
     "agent_signed.check_egress": _SIGNED,

@@ -129,6 +129,7 @@ OF_TABLE: dict[str, dict[str, tuple[object, ...]]] = {
     "agent.run": {"principal": ("ann", "bob")},
     "agent_internal.participation": {"principal": ("ann", "bob")},
     "agent.step": {"run_id": (1, 2)},
+    "agent.row_change": {"run_id": (1, 2)},
     "agent.approval": {"run_id": (1, 2)},
     "agent.question": {"session_id": ("x", "theirs")},
     "agent.model": {"tenant": ("acme", "other", None)},

@@ -112,11 +112,11 @@ comment on function agent_internal.insert_missed_turns(bigint, integer) is 'Inse
 -- time.  agent.retry() and backfills call agent_internal.prevent_starts(); until they commit, no run is
 -- started here.
 --
--- Args: _runs: an array of agent.new_run.
+-- Args: _runs: an array of agent.new_run; _changes: of agent_internal.record_row_changes().
 -- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], ...].
 create or replace function agent_internal.ingest(
     _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
-    _worker text default null, _lease interval default null, _committed_at timestamptz default null
+    _worker text default null, _lease interval default null, _committed_at timestamptz default null, _changes jsonb default null
 )
     returns jsonb
     language plpgsql
@@ -127,6 +127,9 @@ declare
     _started jsonb;
     _waiting boolean := _runs <> '[]';
 begin
+    if _changes is not null then
+        perform agent_internal.record_row_changes(_changes);
+    end if;
     if _worker is null or not agent_internal.try_start() then
         perform agent_internal.insert_runs(_generation, _runs);
     else

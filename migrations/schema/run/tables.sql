@@ -15,6 +15,7 @@ create table agent.run (
     ordering_key       text,  -- NULL: no order
     backfill_key       text,
     cause_run          bigint,  -- the run whose write-back made this change
+    undoes             bigint,  -- the run whose changes this one takes back
     depth              integer not null default 0,
     state              agent.run_state not null default 'pending',
     blocked_by         bigint,  -- the unfinished run with this ordering key before this one
@@ -70,6 +71,8 @@ create index run_collecting on agent.run (not_before) where not_before is not nu
 create index run_blocked on agent.run (blocked_by) where blocked_by is not null;
 
 create index run_of_row on agent.run (key) where key is not null;
+
+create index run_undoing on agent.run (undoes) where undoes is not null;
 
 -- Runs that can be claimed, by whose turn it is.
 create index run_ready_in_turn on agent.run (tenant, queue_id, (id + 0))

@@ -53,6 +53,7 @@ begin
     end if;
     begin
         if _relation is not null then
+            perform agent_internal.record_before(_run, _through, _relation::oid, _call #> '{arguments,key}');
             _sql := agent_internal.bind_relation(_sql, _relation::oid, _call #> '{arguments,key}', _call #> '{arguments,set}');
         end if;
         _is_tool := true;

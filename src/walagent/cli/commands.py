@@ -319,6 +319,7 @@ COMMANDS: Final[dict[str, tuple[Entry, ...]]] = {
         Command("status", "start.status", "Show reader, lag, queue, and what needs a person."),
         _SHOW,
         _WHY,
+        Command("changes", "runs.changes", "List the rows that agents changed."),
         Command("ask", "questions.ask", "Ask the database a question."),
         Command("chat", "questions.chat", "Ask questions interactively."),
         Command("console", "start.console", "Print a link that signs in to the console."),

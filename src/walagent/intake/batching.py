@@ -22,6 +22,7 @@ from walagent.matching.registry import (
     is_ours,
     read_attaching,
 )
+from walagent.matching.row_changes import Recorded, Recording
 from walagent.postgres.lsn import Lsn
 from walagent.store.checkpoint import VersionEffect
 
@@ -42,13 +43,14 @@ class Batch:
     found: list[tuple[Begin, Found]] = field(default_factory=list["tuple[Begin, Found]"])
     effects: list[VersionEffect] = field(default_factory=list[VersionEffect])
     seen: list[tuple[int, str]] = field(default_factory=list["tuple[int, str]"])
+    recorded: Recorded = field(default_factory=Recorded)
     size: int = 0  # changes and rows
     weight: int = 0
 
     @property
     def is_empty(self) -> bool:
         """Return whether there is nothing to write."""
-        return not (self.found or self.effects or self.seen)
+        return not (self.found or self.effects or self.seen or self.recorded)
 
     def is_large(self, most: int) -> bool:
         """Return whether it must be written before more is added."""
@@ -59,6 +61,7 @@ class Batch:
         self.found.extend(other.found)
         self.effects.extend(other.effects)
         self.seen.extend(other.seen)
+        self.recorded.extend(other.recorded)
         self.size += other.size
         self.weight += other.weight
 
@@ -69,6 +72,7 @@ class OpenTransaction:
 
     begin: Begin
     origin: Origin | None = None
+    recording: Recording | None = None  # of a transaction of a run
     batch: Batch = field(default_factory=Batch)
     images: RowImages = field(default_factory=RowImages)
     has_changes: bool = False
@@ -115,7 +119,7 @@ class Batcher:
                 self._complete(item)
             case OriginMarker() if not self._opened.has_changes and self._opened.origin is None:
                 # Ours stands first; whatever a tool says after it takes nothing back.
-                self._opened.origin = origin_of(item, self._opened.begin.xid, self._key)
+                self._take_marker(self._opened, item)
             case Idle(wal_end) if self.open is None:
                 self.passed = max(self.passed, wal_end)
             case _:
@@ -131,10 +135,17 @@ class Batcher:
         assert self.open is not None  # noqa: S101 - the stream yields these only inside one
         return self.open
 
+    def _take_marker(self, opened: OpenTransaction, marker: OriginMarker) -> None:
+        opened.origin = origin_of(marker, opened.begin.xid, self._key)
+        if opened.origin is not None:
+            opened.recording = Recording(opened.begin, opened.origin)
+
     def _take_piece(self, opened: OpenTransaction, piece: Piece) -> None:
         opened.has_changes = True  # planted: late-marker
         for changes in alike(piece.changes):
             relation = changes[0].relation
+            if opened.recording is not None:
+                self._record(opened, opened.recording, changes)
             if is_ours(relation):
                 for change in changes:
                     self._take_attaching(opened, change)
@@ -145,6 +156,14 @@ class Batcher:
             elif attachments := self.registry.of(relation):
                 weight = piece.weight * len(changes) // len(piece.changes)
                 self._find(opened, changes, attachments, weight)
+
+    @staticmethod
+    def _record(opened: OpenTransaction, recording: Recording, changes: Sequence[Change]) -> None:
+        """Record what a run changed."""
+        entry = recording.take(changes)
+        if entry is not None:
+            opened.batch.recorded.changes.append(entry)
+            opened.batch.size += len(entry["rows"])
 
     def _take_events(self, opened: OpenTransaction, changes: Sequence[Change], weight: int) -> None:
         """Collect events of threads, whose members are looked up later."""
@@ -208,6 +227,8 @@ class Batcher:
                 yield attachment.id, document.key_of(change.new or {}, attachment) or ""
 
     def _complete(self, commit: Commit) -> None:
+        if (recording := self._opened.recording) is not None:
+            self._opened.batch.recorded.extend(recording.end())
         self.group.add(self._opened.batch)
         self.committed_at = self._opened.begin.committed_at
         self.open = None

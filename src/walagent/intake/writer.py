@@ -9,6 +9,7 @@ from walagent.base import faults
 from walagent.domain.run import Claim, NewRun
 from walagent.intake.batching import Batch, Position
 from walagent.intake.placement import place
+from walagent.matching.row_changes import Recorded
 from walagent.store import checkpoint as checkpoints
 from walagent.store import ingestion
 from walagent.store.checkpoint import Checkpoint
@@ -54,7 +55,7 @@ class Writer:
         runs = await place(self.conn, runs)
         special = batch.effects or batch.seen or any(map(_is_special, runs))
         if not special:  # planted: runs-first/path
-            return await self._write_plain(runs, position)
+            return await self._write_plain(runs, position, batch.recorded)
         async with self.conn.transaction():
             await self._insert(runs)
             await self.write_beside(batch)
@@ -65,7 +66,9 @@ class Writer:
         """Advance the checkpoint; raises as `write`."""
         await self._advance(position, for_workers=False)
 
-    async def _write_plain(self, runs: Sequence[NewRun], position: Position) -> bool:
+    async def _write_plain(
+        self, runs: Sequence[NewRun], position: Position, recorded: Recorded
+    ) -> bool:
         """Write in one round trip; start the runs for which this process has free slots."""
         offer = self._starter.offer() if self._starter and runs else None
         claims = await ingestion.ingest(
@@ -76,6 +79,7 @@ class Writer:
             position.end_lsn,
             offer,
             position.committed_at,
+            recorded.document if recorded else None,
         )
         if claims and self._starter:
             self._starter.start(claims)
@@ -111,7 +115,9 @@ class Writer:
         await self.conn.execute("commit")
 
     async def write_beside(self, batch: Batch) -> None:
-        """Write the effects and rows of a batch."""
+        """Write the effects and rows of a batch, and what runs changed."""
+        if batch.recorded:
+            await ingestion.record_row_changes(self.conn, batch.recorded.document)
         if batch.effects:
             await checkpoints.record_effects(self.conn, batch.effects)
         if batch.seen:

@@ -36,12 +36,14 @@ async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
     end_lsn: Lsn,
     start: Start | None = None,
     committed_at: datetime | None = None,
+    row_changes: Mapping[str, Any] | None = None,
 ) -> list[Claim]:
     """Insert runs and advance the checkpoint, in one statement.
 
     Args:
         start: a worker of this process with free slots.
         committed_at: when the last transaction in it committed.
+        row_changes: what runs changed; see `record_row_changes`.
 
     Returns:
         The runs that were started on this worker.
@@ -54,7 +56,8 @@ async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
         "select agent_internal.ingest(_slot => %(slot)s, _epoch => %(epoch)s,"
         " _generation => %(generation)s, _commit_lsn => %(commit_lsn)s, _end_lsn => %(end_lsn)s,"
         " _runs => %(runs)s::jsonb, _worker => %(worker)s,"
-        " _lease => %(lease)s, _committed_at => %(committed_at)s)",
+        " _lease => %(lease)s, _committed_at => %(committed_at)s,"
+        " _changes => %(changes)s::jsonb)",
         {
             "slot": checkpoint.slot,
             "epoch": checkpoint.epoch,
@@ -65,6 +68,7 @@ async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
             "worker": start.worker if start and marked else None,
             "lease": start.lease if start else None,
             "committed_at": committed_at,
+            "changes": None if row_changes is None else orjson.dumps(row_changes).decode(),
         },
     )
     row = await cursor.fetchone()
@@ -128,6 +132,18 @@ async def insert_runs(conn: Connection, checkpoint: Checkpoint, runs: Sequence[N
     )
     row = await cursor.fetchone()
     return row[0] if row else 0
+
+
+async def record_row_changes(conn: Connection, changes: Mapping[str, Any]) -> None:
+    """Record what runs changed, in the transaction that advances the checkpoint.
+
+    Args:
+        changes: `matching.row_changes.Recorded.document`.
+    """
+    await conn.execute(
+        "select agent_internal.record_row_changes(_changes => %(changes)s::jsonb)",
+        {"changes": orjson.dumps(changes).decode()},
+    )
 
 
 async def defer_changes(conn: Connection, checkpoint: Checkpoint, runs: Iterable[NewRun]) -> None:

@@ -93,6 +93,10 @@ USES = {
         """select r.* from agent.run r
             where r.state in ('failed', 'dead') and r.finished_at >= now() - interval '1 hour'""",
     ),
+    "run_undoing": (
+        "row_change/revert.sql",
+        "select id from agent.run r where r.undoes = 7",
+    ),
     "run_of_thread": (
         "console/queries/thread_turns.sql",
         """select id from agent.run r where r.kind = 'turn' and r.ordering_key = 'thread 7'

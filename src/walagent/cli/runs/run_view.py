@@ -10,8 +10,8 @@ from walagent.cli.terminal.output import cell, clean, print_wrapped
 _HEAD = (
     "attachment", "version", "session", "question", "principal", "agent", "model", "run_as", "key",
     "reason", "commit_lsn", "committed_at",
-    "cause_run", "depth", "attempt", "worker", "blocked_by", "next_attempt_at", "tokens", "cost",
-    "created_at", "started_at", "finished_at", "result", "error",
+    "cause_run", "undoes", "depth", "attempt", "worker", "blocked_by", "next_attempt_at", "tokens",
+    "cost", "created_at", "started_at", "finished_at", "result", "error",
 )  # fmt: skip
 _USUAL = {("tokens", 0), ("depth", 0)}
 _INDENT = "     "
@@ -33,6 +33,9 @@ def lines(run: Mapping[str, Any]) -> Iterator[str]:
         for change in (run["change"], *run["merged"]):
             yield from _change(change)
     yield from step_lines(run)
+    if run["changed"]:
+        rows = "1 row" if run["changed"] == 1 else f"{run['changed']} rows"
+        yield f"changed {rows}: walagent changes --run {run['id']}"
     for approval in run["approvals"]:
         if approval["state"] == "pending":
             yield f"pending approval: walagent approvals approve {approval['id']} (or reject)"

@@ -1,0 +1,291 @@
+-- Record what runs changed: the row before update_row in its own transaction, the rest by the reader.
+
+-- The run as whose role a run acts: one that takes others back acts as the role of the first of them.
+create or replace function agent_internal.acting_run(_run bigint)
+    returns bigint
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive undone (id, undoes) as (
+        select r.id, r.undoes from agent.run r where r.id = _run
+        union all
+        select r.id, r.undoes from undone u join agent.run r on r.id = u.undoes
+    )
+    select u.id from undone u where u.undoes is null
+$$;
+
+-- The columns of a table whose values are recorded for a run: those that its role can read, and of the table of its
+-- attachment those that the agent is shown or writes.  So who reads steps reads no more here.
+--
+-- Args: _definition: of the attachment of the run; NULL: none, and no column.
+create or replace function agent_internal.recorded_columns(_definition jsonb, _relation oid)
+    returns text[]
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select array(
+        select a.attname::text
+          from pg_attribute a join pg_class c on c.oid = a.attrelid
+               join pg_roles l on l.rolname = _definition ->> 'run_as'
+         where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped
+           and has_schema_privilege(l.oid, c.relnamespace, 'usage')
+           and has_column_privilege(l.oid, c.oid, a.attnum, 'select')
+           and (_relation::bigint <> (_definition -> 'relation_oid')::bigint
+                or jsonb_typeof(_definition -> 'columns') is distinct from 'array'
+                or _definition -> 'columns' ? a.attname::text
+                or _definition -> 'key_columns' ? a.attname::text
+                or _definition -> 'writes' ? a.attname::text)
+         order by a.attnum)
+$$;
+
+-- Whether row-level security of a table applies to a role.
+create or replace function agent_internal.has_policies_for(_relation oid, _role name)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce((
+        select c.relrowsecurity and not exists (
+                   select from pg_roles l
+                    where l.rolname = _role and (l.rolsuper or l.rolbypassrls
+                                                 or not c.relforcerowsecurity and pg_has_role(l.oid, c.relowner, 'usage')))
+          from pg_class c where c.oid = _relation), true)
+$$;
+
+-- The text of a value, as its output function writes it: a cast to text is another function for some types (inet, bool), and
+-- `is null` is true of a row whose fields are all NULL.
+--
+-- Args: _value: an expression.
+create or replace function agent_internal.text_of(_value text)
+    returns text
+    language sql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$ select format('case when pg_catalog.num_nulls(%1$s) = 0 then pg_catalog.concat(%1$s) end', _value) $$;
+
+-- Execute a statement by a trampoline, with the formats in which the reader has values.
+create or replace function agent_internal.read_texts(_through text, _sql text, _arguments jsonb)
+    returns text
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+    set datestyle = 'ISO'
+    set intervalstyle = 'postgres'
+    set timezone = 'UTC'
+    set extra_float_digits = 3
+    set bytea_output = 'hex'
+as $$
+begin
+    return agent_internal.go_through(_through, _sql, _arguments, null, '', false, false);
+end;
+$$;
+
+-- Record a row before a call of update_row, and lock it: the call updates what is recorded.
+--
+-- On its own, before the update: one statement for both would write values in the formats of the session, which the
+-- application's triggers rely on.
+create or replace function agent_internal.record_before(_run bigint, _through text, _relation oid, _key jsonb)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _definition jsonb;
+    _columns    text[];
+    _found      jsonb;
+begin
+    select v.definition into _definition
+      from agent.run r
+           join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+     where r.id = _run;
+    _columns := agent_internal.recorded_columns(_definition, _relation);
+    if not _columns @> array(select jsonb_object_keys(_key)) then
+        return;
+    end if;
+    _found := agent_internal.read_texts(_through, agent_internal.bind_relation(
+        format('select pg_catalog.jsonb_object(array[%s]::pg_catalog.text[], array[%s]::pg_catalog.text[])'
+               ' from %%1$s as t, pg_catalog.jsonb_to_record($1) as k (%%2$s) where %%4$s for no key update of t',
+               (select string_agg(replace(quote_literal(c), '%', '%%'), ', ' order by n) from unnest(_columns) with ordinality as x (c, n)),
+               (select string_agg(replace(agent_internal.text_of(format('t.%I', c)), '%', '%%'), ', ' order by n)
+                  from unnest(_columns) with ordinality as x (c, n))),
+        _relation, _key), _key)::jsonb;
+    if _found is not null then
+        insert into agent_internal.row_before (tenant, run_id, xid, relation, key, before)
+        select r.tenant, _run, (pg_current_xact_id()::text::numeric % 4294967296)::bigint, _relation,
+               (select jsonb_object_agg(k, _found -> k) from jsonb_object_keys(_key) k), agent_internal.short_values(_found)
+          from agent.run r where r.id = _run;
+    end if;
+end;
+$$;
+
+-- An image without values that are too large to be recorded.  The reader has the same limit.
+create or replace function agent_internal.short_values(_image jsonb)
+    returns jsonb
+    language sql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(jsonb_object_agg(v.key, v.value) filter (where length(v.value #>> '{}') <= 65536 or v.value = 'null'), '{}')
+      from jsonb_each(_image) v
+$$;
+
+-- Those columns of an image that are named; NULL: there are none, or there is no image.
+create or replace function agent_internal.part_of(_image jsonb, _columns text[])
+    returns jsonb
+    language sql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$ select jsonb_object_agg(v.key, v.value) from jsonb_each(_image) v where v.key = any (_columns) $$;
+
+-- The key in an image; NULL: not all of it is there.
+create or replace function agent_internal.key_in(_image jsonb, _columns text[])
+    returns jsonb
+    language sql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$ select case when _image ?& _columns and _columns <> '{}' then agent_internal.part_of(_image, _columns) end $$;
+
+-- Wait until transactions are visible: the server sends a commit when it is written, which is before others see it, and long
+-- before if it waits for a standby.  Then what they recorded of themselves is found.
+--
+-- Args: _xids: their lower 32 bits.  Waits for at most 10 seconds: a standby that does not answer must not stop the reader.
+create or replace function agent_internal.await_visible(_xids bigint[])
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _until constant timestamptz := clock_timestamp() + interval '10 s';
+    _next  constant bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+    _wrap  constant bigint := 4294967296;
+    _full  xid8[];
+begin
+    -- The transaction is one of the last 2,000 million.
+    _full := array(select (x.id + case when x.id > _next + _wrap / 2 then -_wrap when x.id < _next - _wrap / 2 then _wrap else 0 end)::text::xid8
+                     from (select _next / _wrap * _wrap + n as id from unnest(_xids) n) x);
+    while clock_timestamp() < _until
+          and not (select coalesce(bool_and(pg_visible_in_snapshot(x, pg_current_snapshot())), true) from unnest(_full) x) loop
+        perform pg_sleep(0.001);
+    end loop;
+end;
+$$;
+
+-- Record changes that the reader found in transactions of runs, in the transaction that advances the checkpoint.
+--
+-- Each entry has the changes of one table in one transaction.  What the catalog says of the table is of now; a column or a key
+-- that was altered since the transaction began is left out, for it can be another one with the same name.
+--
+-- Args: _changes: {"changes": [{run, xid, commit_lsn, committed_at, relation, schema, table, key (columns; null: ask the
+--       catalog), rows: [{n, op, old, new, first, omitted}], more, more_at}], "ended": [[run, xid], …]}.
+create or replace function agent_internal.record_row_changes(_changes jsonb)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+as $$
+declare
+    _group      jsonb;
+    _tenant     text;
+    _definition jsonb;
+    _xid        xid;
+    _relation   oid;
+    _columns    text[];
+    _key        text[];
+    _numbers    jsonb;
+    _hidden     boolean;
+    _before     agent_internal.row_before;
+    _step       integer;
+begin
+    perform agent_internal.await_visible(array(
+        select distinct (e.value -> 1)::bigint from jsonb_array_elements(_changes -> 'ended') e));
+    for _group in select g.value from jsonb_array_elements(_changes -> 'changes') with ordinality as g (value, n) order by g.n loop
+        select r.tenant, v.definition into _tenant, _definition
+          from agent.run r
+               left join agent.run a on a.id = agent_internal.acting_run(r.id)
+               left join agent.attachment_version v on v.attachment_id = a.attachment_id and v.version = a.attachment_version
+         where r.id = (_group -> 'run')::bigint;
+        continue when not found;  -- it was removed meanwhile
+        _xid := (_group ->> 'xid')::xid;
+        _relation := (select coalesce(pg_partition_root(c.oid::regclass)::oid, c.oid)
+                        from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                       where case when (_group -> 'relation')::bigint > 0 then c.oid = (_group -> 'relation')::bigint::oid
+                                  else n.nspname = _group ->> 'schema' and c.relname = _group ->> 'table' end);
+        _columns := agent_internal.recorded_columns(_definition, _relation);
+        _hidden := agent_internal.has_policies_for(_relation, (_definition ->> 'run_as')::name);
+        _numbers := (select jsonb_object_agg(a.attname, a.attnum) from pg_attribute a
+                      where a.attrelid = _relation and a.attname = any (_columns) and a.attnum > 0
+                        and not age(a.xmin) between 0 and age(_xid) - 1);
+        _key := case when jsonb_typeof(_group -> 'key') = 'array' then array(select jsonb_array_elements_text(_group -> 'key'))
+                     when not exists (select from pg_index i where i.indrelid = _relation and i.indisprimary
+                                                               and age(i.xmin) between 0 and age(_xid) - 1)
+                     then agent_internal.key_columns(_relation) end;
+        select * into _before from agent_internal.row_before b
+         where b.run_id = (_group -> 'run')::bigint and b.xid = (_group -> 'xid')::bigint;
+        select max(s.seq) into _step from agent.step s
+         where s.run_id = (_group -> 'run')::bigint and s.xmin = _xid and s.kind = 'result';
+        insert into agent.row_change (tenant, run_id, commit_lsn, ordinal, step, xid, committed_at, relation, schema_name, table_name,
+                                      op, source, key, old_key, columns, before, after, omitted, numbers)
+        select _tenant, (_group -> 'run')::bigint, (_group ->> 'commit_lsn')::pg_lsn, c.n, _step, (_group -> 'xid')::bigint,
+               (_group ->> 'committed_at')::timestamptz, _relation, _group ->> 'schema', _group ->> 'table', c.op, x.source,
+               x.key, nullif(x.old_key, x.key),
+               case when c.op = 'update' and x.before ?& array(select jsonb_object_keys(x.after))
+                    then array(select k from jsonb_object_keys(x.after) k where x.before -> k is distinct from x.after -> k order by 1) end,
+               x.before, x.after,
+               array(select o from jsonb_array_elements_text(c.omitted) o
+                      union select k from jsonb_object_keys(coalesce(c.new, c.old, '{}')) k where not k = any (x.columns) order by 1),
+               coalesce(agent_internal.part_of(_numbers, array(select jsonb_object_keys(coalesce(x.after, '{}') || coalesce(x.before, '{}')))), '{}')
+          from jsonb_to_recordset(_group -> 'rows')
+                   as c (n integer, op text, old jsonb, new jsonb, first boolean, omitted jsonb)
+               cross join lateral (
+                   select agent_internal.key_in(coalesce(c.new, c.old), _key) as key, agent_internal.key_in(c.old, _key) as old_key) k
+               cross join lateral (
+                   select case when _before.run_id is null then null
+                               when _before.relation = _relation and _before.key in (k.key, k.old_key) then 'statement'
+                               else 'trigger' end as source) s
+               cross join lateral (
+                   select s.source, case when _hidden and s.source is distinct from 'statement' then '{}' else _columns end as columns) w
+               cross join lateral (
+                   select w.source, w.columns,
+                          case when w.columns @> _key then k.key end as key, case when w.columns @> _key then k.old_key end as old_key,
+                          case when c.op = 'update' and w.source = 'statement' and c.first
+                               then agent_internal.part_of(_before.before || coalesce(c.old, '{}'), w.columns)
+                               else agent_internal.part_of(c.old, w.columns) end as before,
+                          agent_internal.part_of(c.new, w.columns) as after) x
+         order by c.n
+        on conflict do nothing;
+        if (_group -> 'more')::bigint > 0 then
+            insert into agent.row_change (tenant, run_id, commit_lsn, ordinal, step, xid, committed_at, relation, schema_name, table_name, op, rows)
+            values (_tenant, (_group -> 'run')::bigint, (_group ->> 'commit_lsn')::pg_lsn, (_group -> 'more_at')::integer, _step,
+                    (_group -> 'xid')::bigint, (_group ->> 'committed_at')::timestamptz, _relation, _group ->> 'schema', _group ->> 'table',
+                    'more', (_group -> 'more')::bigint)
+            on conflict do nothing;
+        end if;
+    end loop;
+    delete from agent_internal.row_before b
+     using jsonb_array_elements(_changes -> 'ended') e
+     where b.run_id = (e.value -> 0)::bigint and b.xid = (e.value -> 1)::bigint;
+end;
+$$;
+comment on function agent_internal.record_row_changes(jsonb) is 'Record the rows that transactions of runs changed';
+
+-- Those values of a row that the caller's own login can read in its table now; none if policies apply to it: they cannot
+-- judge a row of the past.
+create or replace function agent_internal.readable_part(_relation oid, _image jsonb)
+    returns jsonb
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select agent_internal.part_of(_image, array(
+        select a.attname::text
+          from pg_attribute a join pg_class c on c.oid = a.attrelid
+               join pg_roles l on l.rolname = agent_internal.own_login()
+         where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped
+           and has_schema_privilege(l.oid, c.relnamespace, 'usage')
+           and has_column_privilege(l.oid, c.oid, a.attnum, 'select')
+           and not agent_internal.has_policies_for(c.oid, l.rolname)))
+$$;
+comment on function agent_internal.readable_part(oid, jsonb) is 'The values of a row that the caller can read in its table';
