@@ -195,7 +195,8 @@ OF_TOOLS: Final = {
 # What walagent writes.
 WRITTEN: Final = {
     "agent_version.definition", "approval.arguments", "attachment.definition",
-    "attachment_version.definition", "audit.detail", "backfill.cursor", "event.data",
+    "attachment_version.definition", "audit.detail", "backfill.cursor", "correction.key",
+    "event.data",
     "persona_version.definition", "policy.compiled", "question.answer", "question.options",
     "run.change", "run.error",
     "step.content", "tool_version.definition", "workflow_node.settings",

@@ -129,6 +129,7 @@ declare
 begin
     if _changes is not null then
         perform agent_internal.record_row_changes(_changes);
+        perform agent_internal.take_corrections(_changes);
     end if;
     if _worker is null or not agent_internal.try_start() then
         perform agent_internal.insert_runs(_generation, _runs);

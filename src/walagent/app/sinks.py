@@ -32,8 +32,7 @@ class DaemonSinks:
                 beside = dict(await intake.start(checkpoint))
                 if opening.settings.plugin == "pgoutput":
                     beside["shapes"] = watch_shapes(opening.conn, checkpoint.slot, self.fan_out)
-                if self.retention.runs is not None:
-                    beside["retention"] = keep_pruning(self.dsn, self.retention)
+                beside["retention"] = keep_pruning(self.dsn, self.retention)
                 return beside
 
             yield SinkSet([self.fan_out, *intake.sinks], start, self.fan_out.answers)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -82,6 +83,8 @@ class Retention(Part):
     decided: Duration | None = None
     """The same for runs in which a person approved, rejected or reviewed something.  Default:
     forever."""
+    corrections: Duration = timedelta(days=30)
+    """Time after an agent's write for which a change of it counts as a correction."""
     every: Seconds = 600.0
     """Interval between removals."""
 

@@ -12,6 +12,7 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker, Piece
 from walagent.intake.row_images import RowImages, may_need_images
 from walagent.matching import document
+from walagent.matching.corrections import Corrected, Corrections, Watched
 from walagent.matching.match import Candidates, Posted, TooDeep, alike, matches
 from walagent.matching.origin import Origin, origin_of
 from walagent.matching.registry import (
@@ -25,6 +26,7 @@ from walagent.matching.registry import (
 from walagent.matching.row_changes import Recorded, Recording
 from walagent.postgres.lsn import Lsn
 from walagent.store.checkpoint import VersionEffect
+from walagent.telemetry import metrics
 
 GROUP = 1000  # changes of whole transactions that are written in one commit
 # Changes of an open transaction that are evaluated together.  Few of them may match, so a round
@@ -76,6 +78,14 @@ class OpenTransaction:
     batch: Batch = field(default_factory=Batch)
     images: RowImages = field(default_factory=RowImages)
     has_changes: bool = False
+    corrected: Corrected | None = None  # of a transaction of no run
+
+    def cut(self) -> Batch:
+        """Return what was collected so far, and forget it."""
+        piece, self.batch = self.batch, Batch()
+        if self.corrected is not None:
+            piece.recorded.others.extend(self.corrected.cut())
+        return piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +100,26 @@ class Position:
 class Batcher:
     """Collects the items of one stream."""
 
-    def __init__(self, registry: Registry, key: bytes, backfilling: set[int], start: Lsn) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        key: bytes,
+        backfilling: set[int],
+        start: Lsn,
+        corrections: Corrections | None = None,
+    ) -> None:
         """Start with the attachments in effect at *start*.
 
         Args:
             key: `agent_internal.secret`, which signs origin markers.
             backfilling: attachments with a running backfill; updated here.
             start: everything before it is ingested.
+            corrections: what agents wrote before it.
         """
         self.registry = registry
         self._key = key
         self._backfilling = backfilling
+        self.corrections = corrections or Corrections()
         self.open: OpenTransaction | None = None
         self.group = Batch()  # complete transactions
         self.attached: list[Attachment] = []  # took effect since the caller last cleared it
@@ -146,6 +165,8 @@ class Batcher:
             relation = changes[0].relation
             if opened.recording is not None:
                 self._record(opened, opened.recording, changes)
+            elif watched := self.corrections.of(relation):
+                self._take_corrected(opened, watched, changes)
             if is_ours(relation):
                 for change in changes:
                     self._take_attaching(opened, change)
@@ -157,13 +178,28 @@ class Batcher:
                 weight = piece.weight * len(changes) // len(piece.changes)
                 self._find(opened, changes, attachments, weight)
 
-    @staticmethod
-    def _record(opened: OpenTransaction, recording: Recording, changes: Sequence[Change]) -> None:
+    def _record(
+        self, opened: OpenTransaction, recording: Recording, changes: Sequence[Change]
+    ) -> None:
         """Record what a run changed."""
         entry = recording.take(changes)
         if entry is not None:
+            relation = changes[0].relation
+            self.corrections.wrote(relation, entry, self.registry.of(relation))
             opened.batch.recorded.changes.append(entry)
             opened.batch.size += len(entry["rows"])
+
+    @staticmethod
+    def _take_corrected(
+        opened: OpenTransaction, watched: Watched, changes: Sequence[Change]
+    ) -> None:
+        """Collect what others changed of rows that agents wrote."""
+        if rows := watched.take(changes):
+            if opened.corrected is None:
+                opened.corrected = Corrected(opened.begin)
+            opened.corrected.add(changes[0].relation, rows)
+            opened.batch.size += len(rows)
+            metrics.corrections_asked.inc(len(rows))
 
     def _take_events(self, opened: OpenTransaction, changes: Sequence[Change], weight: int) -> None:
         """Collect events of threads, whose members are looked up later."""
@@ -229,7 +265,7 @@ class Batcher:
     def _complete(self, commit: Commit) -> None:
         if (recording := self._opened.recording) is not None:
             self._opened.batch.recorded.extend(recording.end())
-        self.group.add(self._opened.batch)
+        self.group.add(self._opened.cut())
         self.committed_at = self._opened.begin.committed_at
         self.open = None
         self.commit_lsn = commit.commit_lsn

@@ -23,6 +23,7 @@ from walagent.intake.evaluation import Evaluation
 from walagent.intake.settings import IntakeSettings
 from walagent.intake.standby_hold import HEARTBEAT, StandbyHold
 from walagent.intake.writer import Writer
+from walagent.matching.corrections import Corrections
 from walagent.matching.registry import Registry
 from walagent.postgres.lsn import Lsn
 from walagent.replication.sinks import ResubscribeError, Table, Want, Wants
@@ -49,14 +50,18 @@ class Intake:
         registry: Registry,
         key: bytes,
         settings: IntakeSettings,
+        corrections: Corrections | None = None,
     ) -> None:
         """Take over *conn*, a dedicated connection in autocommit mode.
 
         Args:
             registry: the attachments in effect at the end of the checkpoint.
             key: `agent_internal.secret`, which signs origin markers.
+            corrections: what agents wrote before the end of the checkpoint.
         """
-        self._batcher = Batcher(registry, key, settings.backfilling, checkpoint.end_lsn)
+        self._batcher = Batcher(
+            registry, key, settings.backfilling, checkpoint.end_lsn, corrections
+        )
         self._evaluation = Evaluation(evaluator, settings.limits)
         self._writer = Writer(conn, checkpoint, settings.starter)
         self._settings = settings
@@ -147,8 +152,7 @@ class Intake:
             await self._write_group()
             await self._writer.begin_large()
         if (opened := self._batcher.open) is not None:
-            piece, opened.batch = opened.batch, Batch()
-            await self._write_piece(piece)
+            await self._write_piece(opened.cut())
 
     async def _end_large(self) -> None:
         """Commit a large transaction; its last piece has just joined the empty group."""

@@ -14,9 +14,10 @@ from walagent.intake.conditions import Evaluator, open_evaluator
 from walagent.intake.drift_watch import watch_drift
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
+from walagent.matching.corrections import Corrections
 from walagent.matching.registry import Registry
 from walagent.replication.sinks import Beside, Opening, SinkSet
-from walagent.store import attachments, backfills
+from walagent.store import attachments, backfills, corrections
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
 from walagent.store.pausing import pause_drifted
@@ -60,9 +61,12 @@ async def open_intake(opening: Opening, settings: IntakeSettings) -> AsyncGenera
         with translating():
             registry = Registry(await attachments.active_attachments(opening.conn))
             key = await attachments.secret_key(opening.conn)
+            written = Corrections()
+            async for row in corrections.last_writes(opening.conn):
+                written.know(*row)
         beside = _Background(opening, settings)
         intake = Intake(
-            conn, evaluator, opening.checkpoint, registry, key, beside.settings(registry)
+            conn, evaluator, opening.checkpoint, registry, key, beside.settings(registry), written
         )
         yield SinkSet([intake], lambda found: beside.start(intake, filler, reader, found))
 

@@ -79,7 +79,7 @@ class Writer:
             position.end_lsn,
             offer,
             position.committed_at,
-            recorded.document if recorded else None,
+            recorded.document() if recorded else None,
         )
         if claims and self._starter:
             self._starter.start(claims)
@@ -117,7 +117,8 @@ class Writer:
     async def write_beside(self, batch: Batch) -> None:
         """Write the effects and rows of a batch, and what runs changed."""
         if batch.recorded:
-            await ingestion.record_row_changes(self.conn, batch.recorded.document)
+            document = batch.recorded.document(is_part=self.in_large)
+            await ingestion.record_row_changes(self.conn, document)
         if batch.effects:
             await checkpoints.record_effects(self.conn, batch.effects)
         if batch.seen:

@@ -33,20 +33,31 @@ class Recorded:
 
     changes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     ended: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # run, transaction
+    # Changes, by others, of rows that agents wrote; see agent_internal.take_corrections().
+    others: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def __bool__(self) -> bool:
         """Return whether there is something to record."""
-        return bool(self.changes or self.ended)
+        return bool(self.changes or self.ended or self.others)
 
     def extend(self, other: "Recorded") -> None:
         """Add what another transaction has."""
         self.changes.extend(other.changes)
         self.ended.extend(other.ended)
+        self.others.extend(other.others)
 
-    @property
-    def document(self) -> dict[str, Any]:
-        """The parameter of agent_internal.record_row_changes()."""
-        return {"changes": self.changes, "ended": self.ended}
+    def document(self, *, is_part: bool = False) -> dict[str, Any]:
+        """Return the parameter of agent_internal.record_row_changes().
+
+        Args:
+            is_part: whether it is of a part of one large transaction.
+        """
+        return {
+            "changes": self.changes,
+            "ended": self.ended,
+            "others": self.others,
+            "is_part": is_part,
+        }
 
 
 @dataclass(slots=True)
@@ -82,20 +93,12 @@ class Recording:
         return Recorded(list(self._more.values()), [(self.origin.run_id, self.begin.xid)])
 
     def _head(self, relation: Relation) -> dict[str, Any]:
-        return {
-            "run": self.origin.run_id,
-            "xid": self.begin.xid,
-            "commit_lsn": str(self.begin.commit_lsn),
-            "committed_at": self.begin.committed_at.isoformat(),
-            "relation": relation.oid,
-            "schema": relation.schema,
-            "table": relation.name,
-        }
+        return {"run": self.origin.run_id, **head_of(self.begin, relation)}
 
     def _row(self, change: Change, key: Sequence[str] | None) -> dict[str, Any]:
         types = {column.name: column.type_oid for column in change.relation.columns}
-        old, lacking = _texts(change.old, types)
-        new, more = _texts(change.new, types)
+        old, lacking = texts_of(change.old, types)
+        new, more = texts_of(change.new, types)
         is_first = True
         if key is not None and change.op is not Op.TRUNCATE:
             old, new, is_first = self._followed(change, key, old, new)
@@ -128,6 +131,18 @@ class Recording:
         return old, new, image is None
 
 
+def head_of(begin: Begin, relation: Relation) -> dict[str, Any]:
+    """Return what the entry of changes of a table says of transaction and table."""
+    return {
+        "xid": begin.xid,
+        "commit_lsn": str(begin.commit_lsn),
+        "committed_at": begin.committed_at.isoformat(),
+        "relation": relation.oid,
+        "schema": relation.schema,
+        "table": relation.name,
+    }
+
+
 def _key_columns(relation: Relation) -> Sequence[str] | None:
     """Return the key as the WAL has it; None if it does not say which columns are the key."""
     if relation.identity not in _KEYED:
@@ -135,7 +150,7 @@ def _key_columns(relation: Relation) -> Sequence[str] | None:
     return [column.name for column in relation.columns if column.in_key] or None
 
 
-def _texts(row: Row | None, types: Mapping[str, int]) -> tuple[Texts | None, set[str]]:
+def texts_of(row: Row | None, types: Mapping[str, int]) -> tuple[Texts | None, set[str]]:
     """Write a row as texts; return it with the columns that are not recorded."""
     if row is None:
         return None, set()

@@ -141,7 +141,8 @@ async def record_row_changes(conn: Connection, changes: Mapping[str, Any]) -> No
         changes: `matching.row_changes.Recorded.document`.
     """
     await conn.execute(
-        "select agent_internal.record_row_changes(_changes => %(changes)s::jsonb)",
+        "select agent_internal.record_row_changes(_changes => %(changes)s::jsonb),"
+        " agent_internal.take_corrections(_found => %(changes)s::jsonb)",
         {"changes": orjson.dumps(changes).decode()},
     )
 

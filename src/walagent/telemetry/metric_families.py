@@ -63,6 +63,11 @@ queue_oldest_seconds = Gauge(
     "Age of the oldest run that could be executed now and is not, in seconds",
     registry=registry,
 )
+corrections_asked = Counter(
+    "walagent_corrections_asked_total",
+    "Changes of rows that agents may have written, which were looked up",
+    registry=registry,
+)
 runs_pruned = Counter(
     "walagent_runs_pruned_total", "Ended runs that retention removed", registry=registry
 )

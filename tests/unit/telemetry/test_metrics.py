@@ -15,6 +15,7 @@ INTERFACE = {
     "walagent_changes_total": ("counter", {"result"}),
     "walagent_runs": ("gauge", {"agent", "state"}),
     "walagent_queue_oldest_seconds": ("gauge", set[str]()),
+    "walagent_corrections_asked_total": ("counter", set[str]()),
     "walagent_runs_pruned_total": ("counter", set[str]()),
     "walagent_run_duration_seconds": ("histogram", set[str]()),
     "walagent_model_requests_total": ("counter", {"model", "outcome"}),

@@ -1,0 +1,136 @@
+"""The commands that say whether agents were right."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+import click
+
+from walagent.cli.runs.run_filters import since
+from walagent.cli.session import Where, ask, where_options
+from walagent.cli.terminal.output import cell, json_option
+from walagent.cli.terminal.table import (
+    WHOLE,
+    Below,
+    Column,
+    Row,
+    Screen,
+    column,
+    print_rows,
+    relation_column,
+)
+from walagent.store import corrections
+
+_COLUMNS: Final = (
+    "run", "agent", "attachment", "version", "relation", "key", "column", "kind", "wrote", "value",
+    "omitted", "rows", "by_run", "committed_at",
+)  # fmt: skip
+
+
+def _values(row: Row) -> Iterable[Below]:
+    if row["kind"] == "bulk":
+        yield Below(f"{row['rows']} rows in one transaction")
+    elif row["omitted"]:
+        yield Below("the values are not recorded")
+    elif row["kind"] == "deleted":
+        yield Below(f"{_value(row['wrote'])} → the row was deleted")
+    else:
+        by = f", by run {row['by_run']}" if row["by_run"] is not None else ""
+        yield Below(f"{_value(row['wrote'])} → {_value(row['value'])}{by}")
+
+
+def _value(text: str | None) -> str:
+    return "NULL" if text is None else cell(text)
+
+
+_SCREEN: Final = Screen(
+    [
+        column("run"),
+        column("agent"),
+        column("version"),
+        relation_column(),
+        column("key"),
+        column("column"),
+        column("kind", least=WHOLE),
+        column("committed_at", "age"),
+    ],
+    _values,
+)
+
+
+@click.command("corrections")
+@click.option("--agent", metavar="NAME", help="Only of what this agent wrote.")
+@click.option("--run", type=int, metavar="RUN", help="Only of what this run wrote.")
+@click.option("--column", "name", metavar="NAME", help="Only of this column.")
+@click.option(
+    "--since",
+    "start",
+    callback=since,
+    metavar="TIME",
+    help="Only those committed since TIME: 3h, 7d, 2026-01-31.",
+)
+@click.option(
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Maximum number of corrections.",
+)
+@json_option()
+@where_options
+def corrections_(  # noqa: PLR0913 - as many as the command has options
+    where: Where,
+    *,
+    agent: str | None,
+    run: int | None,
+    name: str | None,
+    start: datetime | timedelta | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List what people and applications changed of what agents wrote, the latest first."""
+    rows = ask(
+        where,
+        lambda conn: corrections.list_corrections(
+            conn, agent=agent, column=name, run=run, since=start, limit=limit
+        ),
+    )
+    print_rows(rows, _COLUMNS, as_json=as_json, empty="no matching corrections", screen=_SCREEN)
+
+
+_OF_AGENTS: Final = (
+    "agent", "attachment", "version", "column", "written", "corrected", "changed_in_bulk",
+    "confirmed", "accuracy",
+)  # fmt: skip
+_ACCURACY: Final = Screen(
+    [
+        column("agent"),
+        column("version"),
+        column("column"),
+        column("written"),
+        column("corrected"),
+        Column("in bulk", lambda row: row["changed_in_bulk"]),
+        column("confirmed"),
+        Column("accuracy", lambda row: f"{100 * row['accuracy']:.1f} %", WHOLE),
+    ]
+)
+
+
+@click.command("accuracy")
+@click.option("--agent", metavar="NAME", help="Only of this agent.")
+@click.option(
+    "--since",
+    "start",
+    callback=since,
+    metavar="TIME",
+    help="Only of what was written since TIME, in whole days: 7d, 2026-01-31.",
+)
+@json_option()
+@where_options
+def accuracy_(
+    where: Where, *, agent: str | None, start: datetime | timedelta | None, as_json: bool
+) -> None:
+    """Show how much of what agents wrote others left as it was, by version and column."""
+    rows = ask(where, lambda conn: corrections.accuracy_of(conn, agent=agent, since=start))
+    print_rows(rows, _OF_AGENTS, as_json=as_json, empty="nothing was written", screen=_ACCURACY)

@@ -1,0 +1,249 @@
+"""What others made of what agents wrote is found in the WAL, and attributed to the run."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.daemon import Daemon, daemon
+from tests.helpers.database import DESK, attach, rows, run_all
+from walagent.models.script import call
+
+WRITTEN = "select count(*) >= %s from agent_internal.last_write"
+FOUND = (
+    "select r.key, c.column_name, c.kind, c.wrote, c.value, c.rows"
+    " from agent.correction c join agent.run r on r.id = c.run_id"
+    " order by c.commit_lsn, c.ordinal, c.column_name, r.id"
+)
+SCRIPT = [call("update_row", category="billing", amount=1.5), "done"]
+
+
+async def corrected(d: Daemon) -> list[tuple[Any, ...]]:
+    """What is found when all changes are read."""
+    await d.caught_up()
+    return list(await rows(d.conn, FOUND))
+
+
+async def act(conn: AsyncConnection, *statements: str) -> None:
+    """Execute each in a transaction of its own."""
+    for each in statements:
+        await run_all(conn, each)
+
+
+async def written(d: Daemon, count: int = 1, *, columns: int = 2) -> None:
+    """Let an agent write category and amount of so many new rows."""
+    await attach(d.conn, "writes=[category, amount]")
+    await run_all(
+        d.conn,
+        f"insert into support_tickets (id, issue) select n, 'x' from generate_series(1, {count}) n",
+    )
+    await d.until(WRITTEN, count * columns)
+
+
+@pytest.mark.parametrize("identity", ["default", "full"])
+async def test_a_change_of_what_an_agent_wrote_is_a_correction(
+    conn: AsyncConnection, dsn: str, identity: str
+) -> None:
+    """Of the column that was changed, once; other columns and other rows are none."""
+    await act(conn, DESK, f"alter table support_tickets replica identity {identity}")
+    async with daemon(conn, dsn, SCRIPT) as d:
+        await written(d)
+        await act(
+            conn,
+            "update support_tickets set issue = 'y', amount = 1.50",
+            "insert into support_tickets (id, issue, category) values (99, 'by hand', 'bug')",
+            "update support_tickets set category = 'bug' where id = 1",
+            "update support_tickets set category = null where id = 1",
+        )
+        assert await corrected(d) == [("1", "category", "changed", "billing", "bug", 1)]
+    assert await rows(
+        conn, 'select column_name from agent_internal.last_write where key = \'{"id": "1"}\''
+    ) == [("amount",)]
+
+
+async def test_what_is_there_after_a_transaction_counts(conn: AsyncConnection, dsn: str) -> None:
+    """There and back is none; NULL is a value; a deleted row is one of each column."""
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, SCRIPT) as d:
+        await written(d, 3)
+        await act(
+            conn,
+            "begin; update support_tickets set category = 'bug' where id = 1;"
+            " update support_tickets set category = 'billing' where id = 1; commit",
+            "update support_tickets set category = null where id = 2",
+            "delete from support_tickets where id = 3",
+        )
+        assert await corrected(d) == [
+            ("2", "category", "changed", "billing", None, 1),
+            ("3", "amount", "deleted", "1.5", None, 1),
+            ("3", "category", "deleted", "billing", None, 1),
+        ]
+
+
+async def test_a_row_is_followed_to_its_new_key(conn: AsyncConnection, dsn: str) -> None:
+    """Also if many pass their keys on."""
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, SCRIPT) as d:
+        await written(d, 3)
+        await act(
+            conn,
+            "begin; update support_tickets set id = id + 10;"
+            " update support_tickets set id = id - 9; commit",
+            "update support_tickets set category = 'bug' where id = 2",
+        )
+        found = await corrected(d)
+    assert [row[:3] for row in found] == [("1", "category", "changed")]
+
+
+async def test_a_migration_is_one_entry(conn: AsyncConnection, dsn: str) -> None:
+    """It looks like many people, and accuracy leaves it out."""
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, SCRIPT, slots=20) as d:
+        await written(d, 101)
+        await run_all(conn, "update support_tickets set category = 'bug'")
+        await d.caught_up()
+    assert await rows(
+        conn, "select kind, column_name, count(*), sum(rows) from agent.correction group by 1, 2"
+    ) == [("bulk", "category", 101, 101)]
+    assert await rows(
+        conn,
+        "select column_name, written, corrected, changed_in_bulk from agent.accuracy order by 1",
+    ) == [("amount", 101, 0, 0), ("category", 101, 0, 101)]
+
+
+COLUMNS = ("category", "amount", "status")
+WRITES: Mapping[str, str | None] = {"category": "billing", "amount": "1.5", "status": "seen"}
+VALUES = {
+    "category": ("bug", "billing", None),
+    "amount": ("1.5", "1.50", "2", None),
+    "status": ("open", "seen", "closed"),
+}
+
+
+UNFINISHED = (
+    "select not exists (select from agent.run_overview"
+    " where attachment <> 'sentinel' and not agent_internal.is_final(state))"
+)
+
+
+class Model:
+    """What must be found, from what is done."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, dict[str, str | None]] = {}
+        self.wrote: dict[tuple[int, str], tuple[int, str | None]] = {}  # run's key, and value
+        self.found: list[tuple[str, str, str, str | None, str | None]] = []
+
+    def agent_writes(self, key: int) -> None:
+        """A run of this row ends."""
+        for name, text in WRITES.items():
+            if self.rows[key][name] != text:
+                self.wrote[key, name] = key, text
+                self.rows[key][name] = text
+
+    def commits(self, rows: Mapping[int, tuple[int, dict[str, str | None]]]) -> None:
+        """Somebody leaves *rows*, each with the key that it had before."""
+        now = {was: (key, row) for key, (was, row) in rows.items()}
+        wrote: dict[tuple[int, str], tuple[int, str | None]] = {}
+        for (key, name), (of, text) in self.wrote.items():
+            if key not in now:
+                self.found.append((str(of), name, "deleted", text, None))
+                continue
+            new_key, row = now[key]
+            if row[name] == text or (name == "amount" and row[name] == "1.50"):
+                wrote[new_key, name] = of, text
+            else:
+                self.found.append((str(of), name, "changed", text, row[name]))
+        self.wrote = wrote
+        self.rows = {key: row for key, (_, row) in rows.items()}
+
+
+def literal(text: str | None) -> str:
+    """A value in SQL."""
+    return "null" if text is None else f"'{text}'"
+
+
+async def somebody_acts(conn: AsyncConnection, model: Model, chance: random.Random) -> None:
+    """Commit a random transaction, or roll it back."""
+    rows = {key: (key, dict(row)) for key, row in model.rows.items()}
+    statements = list[str]()
+    for _ in range(chance.randint(1, 4)):
+        if not rows:
+            break
+        key = chance.choice([*rows])
+        match chance.randint(0, 9):
+            case 0:
+                del rows[key]
+                statements.append(f"delete from support_tickets where id = {key}")
+            case 1:
+                new = 1 + max(*rows, key + 1000)
+                rows[new] = rows.pop(key)
+                statements.append(f"update support_tickets set id = {new} where id = {key}")
+            case 2:
+                statements.append(f"update support_tickets set issue = 'z' where id = {key}")
+            case n:
+                name = COLUMNS[n % 3]
+                text = rows[key][1][name] = chance.choice(VALUES[name])
+                statements.append(
+                    f"update support_tickets set {name} = {literal(text)} where id = {key}"
+                )
+    if chance.random() < 0.15:
+        await run_all(conn, f"begin; {';'.join(statements)}; rollback")
+        return
+    await run_all(conn, f"begin; {';'.join(statements)}; commit")
+    model.commits(rows)
+
+
+@pytest.mark.parametrize(
+    ("identity", "seed"),
+    [
+        ("default", 1),
+        ("full", 2),
+        *[
+            pytest.param(identity, seed, marks=pytest.mark.slow)
+            for identity in ("default", "full")
+            for seed in range(3, 13)
+        ],
+    ],
+)
+async def test_what_is_found_is_what_was_done(
+    conn: AsyncConnection, dsn: str, identity: str, seed: int
+) -> None:
+    """By people between runs, also while nobody reads."""
+    chance, model = random.Random(seed), Model()
+    await act(conn, DESK, f"alter table support_tickets replica identity {identity}")
+    async with daemon(
+        conn, dsn, [call("update_row", category="billing", amount=1.5, status="seen"), "done"]
+    ) as d:
+        await attach(
+            conn, "writes=[category, amount, status], on=[update], when=\"new.status = 'do'\""
+        )
+        await run_all(
+            conn, "insert into support_tickets (issue) select 'x' from generate_series(1, 12)"
+        )
+        model.rows = {n: {"category": None, "amount": None, "status": "open"} for n in range(1, 13)}
+        for _ in range(4):
+            keys = [key for key in model.rows if chance.random() < 0.6]
+            for key in keys:
+                await run_all(conn, f"update support_tickets set status = 'do' where id = {key}")
+                asked = {**model.rows, key: {**model.rows[key], "status": "do"}}
+                model.commits({each: (each, row) for each, row in asked.items()})
+            await d.until("select count(*) = 0 from support_tickets where status = 'do'")
+            await d.caught_up()
+            await d.until(UNFINISHED)
+            for key in keys:
+                model.agent_writes(key)
+            is_away = chance.random() < 0.5
+            if is_away:
+                await d.caught_up()
+                await d.stop("reader")
+            for _ in range(chance.randint(1, 8)):
+                await somebody_acts(conn, model, chance)
+            if is_away:
+                await d.start_reader()
+        found = await corrected(d)
+    assert sorted(map(str, (row[:5] for row in found))) == sorted(map(str, model.found))
+    left = await rows(conn, "select key ->> 'id', column_name from agent_internal.last_write")
+    assert {(int(key), name) for key, name in left} == model.wrote.keys()
