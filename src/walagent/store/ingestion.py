@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -74,19 +73,22 @@ async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
 
 
 def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
-    """Choose the first run of each ordering key, up to the free slots, by position."""
-    ordering_keys: dict[tuple[int, object], int] = {}
-    left = dict(start.rooms)
+    """Choose the first run of each ordering key, up to the free slots: by priority and position."""
+    firsts: dict[tuple[int, object], int] = {}
     for n, run in enumerate(runs):
-        ordering_key = (run.attachment_id, n if run.ordering_key is None else run.ordering_key)
-        if ordering_key in ordering_keys:
-            continue
-        if run.attachment_id in left:
-            if left[run.attachment_id] <= 0:
+        firsts.setdefault(
+            (run.attachment_id, n if run.ordering_key is None else run.ordering_key), n
+        )
+    left = dict(start.rooms)
+    chosen = list[int]()
+    for n in sorted(firsts.values(), key=lambda n: -runs[n].priority):
+        attachment = runs[n].attachment_id
+        if attachment in left:
+            if left[attachment] <= 0:
                 continue
-            left[run.attachment_id] -= 1
-        ordering_keys[ordering_key] = n
-    return frozenset(islice(ordering_keys.values(), start.room))
+            left[attachment] -= 1
+        chosen.append(n)
+    return frozenset(chosen[: start.room])
 
 
 def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
@@ -198,6 +200,8 @@ def _document(run: NewRun) -> dict[str, Any]:
         document |= {"kind": run.kind, "principal": run.principal, "delay": run.delay}
     if run.cause_run is not None:
         document |= {"cause_run": run.cause_run, "depth": run.depth}
+    if run.priority:
+        document["priority"] = run.priority
     if run.state is not RunState.PENDING or run.error is not None:
         document |= {"state": run.state.value, "error": run.error}
     return document
