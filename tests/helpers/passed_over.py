@@ -16,7 +16,8 @@ and ({0}.xmax::text in ('0', pg_current_xact_id()::text)
         and pg_visible_in_snapshot({0}.xmax::text::xid8, {{snapshot}}))
 """
 # Ready, free and startable all the while, of the tenant of one that was taken, and more urgent.  A
-# run is as urgent as those of its key that wait for it.
+# run is as urgent as those of its key that wait for it, unless another tenant has runs of the key:
+# those are looked at when it is their turn.
 _PASSED = """
 select h.id as passed, h.rank, m.least, m.tenant
   from (select r.tenant, min(r.priority) as least from agent.run r
@@ -26,7 +27,12 @@ select h.id as passed, h.rank, m.least, m.tenant
                       select max(w.priority) from agent.run w
                        where w.queue_id = r.queue_id and w.ordering_key = r.ordering_key
                          and w.tenant = r.tenant and w.id > r.id
-                         and w.state = 'pending' and w.not_before is null and {w})) as rank
+                         and w.state = 'pending' and w.not_before is null and {w}
+                         and not exists (
+                             select from agent.run o
+                              where o.queue_id = r.queue_id and o.ordering_key = r.ordering_key
+                                and o.tenant <> r.tenant
+                                and not (agent_internal.is_final(o.state) and {o})))) as rank
              from agent.run r
             where r.tenant = m.tenant and r.state = 'pending'
               and r.blocked_by is null and r.not_before is null and {r}) h
@@ -39,7 +45,7 @@ select h.id as passed, h.rank, m.least, m.tenant
             where p.queue_id = h.queue_id and p.ordering_key = h.ordering_key and p.id <> h.id
               and (p.id < h.id or p.started_at is not null)
               and not (agent_internal.is_final(p.state) and {p}))
-""".format(**{name: _UNCHANGED.format(name) for name in "wrqp"})
+""".format(**{name: _UNCHANGED.format(name) for name in "orqpw"})
 
 
 @asynccontextmanager

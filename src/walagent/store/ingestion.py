@@ -48,7 +48,7 @@ async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
     Raises (as PostgreSQL errors, see `store.errors`):
         FencedError: a newer reader took over; nothing was written.
     """
-    marked = _startable(runs, start) if start else frozenset[int]()
+    marked = startable(runs, start) if start else frozenset[int]()
     cursor = await conn.execute(
         "select agent_internal.ingest(_slot => %(slot)s, _epoch => %(epoch)s,"
         " _generation => %(generation)s, _commit_lsn => %(commit_lsn)s, _end_lsn => %(end_lsn)s,"
@@ -72,7 +72,7 @@ async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
     return [_claim(run, lease, by_position[tuple(position)]) for run, lease, *position in started]
 
 
-def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
+def startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
     """Choose the first run of each ordering key, up to the free slots: by priority and position."""
     firsts: dict[tuple[int, object], int] = {}
     for n, run in enumerate(runs):
