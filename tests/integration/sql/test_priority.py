@@ -18,6 +18,7 @@ from tests.helpers.database import (
     session,
     value,
 )
+from tests.helpers.people import acting, application, person
 from tests.helpers.queue import LEASE, add_runs, claim, finish, ids, park_for_approval
 from walagent.store import claiming
 from walagent.store.claiming import Turn
@@ -267,3 +268,21 @@ async def test_only_an_approver_sets_the_priority_of_a_run(conn: AsyncConnection
         await value(conn, "select agent.grant_approver(%s)", name)
         async with as_role(conn, name):
             assert await value(conn, "select agent.set_priority(%s, 1)", run) == 1
+
+
+async def test_an_approver_sets_no_priority_in_another_tenant(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """A run of another tenant does not exist for it; in its own, it needs the role."""
+    (run,) = await add_runs(conn, await desk(conn), "a")
+    async with application(conn, dsn, "approver") as app:
+        other = await person(conn, "ann", "approver", tenant="acme")
+        viewer = await person(conn, "vic", "viewer")
+        own = await person(conn, "bob", "approver")
+        async with acting(app, other):
+            await refused(app, "select agent.set_priority(%s, 1)", run, state="WA003")
+        async with acting(app, viewer):
+            await refused(app, "select agent.set_priority(%s, 1)", run, state="42501")
+        async with acting(app, own):
+            assert await value(app, "select agent.set_priority(%s, 1)", run) == 1
+    assert await value(conn, OF, run) == 0
