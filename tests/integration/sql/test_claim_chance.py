@@ -119,7 +119,7 @@ class World:
                     })  # fmt: skip
                 position += 0x10
                 at = f"1/{position - 0x100000000:X}"
-                async with looking(own, self.broken, self.pauses) as taken:
+                async with looking(own, self.broken, self.pauses, idle=False) as taken:
                     started = await value(
                         own,
                         "select agent_internal.ingest('s', 0, 1, %s, %s, %s, 'reader', '1 hour')",
@@ -163,7 +163,7 @@ class World:
             while not self.over:
                 if len(held) < 20:
                     slots = self.chance.choice([1, 2, 5, 20])
-                    async with looking(own, self.broken, self.pauses) as taken:
+                    async with looking(own, self.broken, self.pauses, idle=self.quiet) as taken:
                         found = await rows(own, CLAIM, name, slots, "400 ms", Jsonb(turn.place))
                         taken += [int(str(run)) for run, *_ in found]
                     for run, lease, _, _, turn.place in found:
