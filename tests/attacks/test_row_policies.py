@@ -74,7 +74,7 @@ VALUES = {
     "text": "x", "bigint": 1, "integer": 1, "numeric": 1, "double precision": 1, "boolean": False,
     "timestamp with time zone": "2026-01-01", "interval": "1 s", "jsonb": "{}", "json": "{}",
     "bytea": b"", "pg_lsn": "0/1", "regclass": "agent.run", "oid": 1, "xid8": "1",
-    "regprocedure": "agent.act_as(text)", "tsvector": "",
+    "regprocedure": "agent.act_as(text)", "tsvector": "", "smallint": 1,
 }  # fmt: skip
 PRINCIPALS = """
 select agent.create_tenant('acme'), agent.create_tenant('other');

@@ -17,6 +17,7 @@ comment on column agent.attachment.debounce is 'Changes with one ordering key wi
 comment on column agent.attachment.cap is 'Maximum number of concurrent runs; NULL: as many as the workers have slots';
 comment on column agent.attachment.backfill is 'Whether rows that existed at the attach get runs';
 comment on column agent.attachment.server_filter is 'Whether the server filters by the condition before it sends a row; PostgreSQL then rejects changes of the columns that it reads';
+comment on column agent.attachment.priority is 'Priority of its new runs; of those of backfills it is lower, of turns higher';
 comment on column agent.attachment.max_depth is 'Maximum number of agents'' writes in the chain that caused a change; 0: only changes of people and applications';
 comment on column agent.attachment.search_path is 'search_path of the condition, of tool names and of tool bodies: that of the role that attached';
 comment on column agent.attachment.approval_ttl is 'Time after which a pending approval expires';

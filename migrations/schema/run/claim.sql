@@ -1,19 +1,60 @@
 -- Claim runs: choose and lock them, and give them to a worker.
 
--- Choose and lock runs of queues, oldest first: of one tenant, or of all.  Claims pass over each other's runs.
+-- Raise the runs that hold back others of their ordering key: a run must not wait for one of a lower priority.
+--
+-- Locked ones are passed over.  Runs that wait for those are released, and a claim looks at them again.  So none of lower
+-- priority than a run that waits is ever in its `blocked_by`.
+--
+-- Args: _runs: unfinished ones; all unfinished runs of their keys before them are raised to their priorities.
+-- Returns: the queues of those that were raised.
+create or replace function agent_internal.raise_before(_runs bigint[])
+    returns bigint[]
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _queues bigint[];
+begin
+    with low as materialized (
+        select p.id, max(c.priority) as priority
+          from agent.run c
+               join agent.run p on p.queue_id = c.queue_id and p.ordering_key = c.ordering_key and p.id <> c.id
+                                   and (p.id + 0 < c.id or p.started_at is not null) and p.priority < c.priority
+         where c.id = any (_runs) and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+         group by p.id
+    ), free as materialized (
+        select r.id from agent.run r where r.id in (select l.id from low l) order by r.id for no key update skip locked
+    ), raised as (
+        update agent.run r
+           set priority = greatest(r.priority, l.priority),
+               blocked_by = case when r.blocked_by is null or r.blocked_by not in (select id from low)
+                                      or r.blocked_by in (select id from free) then r.blocked_by end
+          from low l
+         where r.id = l.id and r.id = any (array(select f.id from free f))
+        returning r.queue_id
+    )
+    select array(select distinct queue_id from raised) into _queues;
+    return _queues;
+end;
+$$;
+comment on function agent_internal.raise_before(bigint[]) is 'Raise the runs that hold back others of their ordering key';
+
+-- Choose and lock runs of queues, oldest first: of one priority of a tenant, or of all tenants by priority.  Claims pass
+-- over each other's runs.
 --
 -- A run whose ordering key has an unfinished run before it is not taken.  It looks for that one after it has locked its
 -- candidates, so a run that another claim is taking is still an unfinished one.  `blocked_by` is set to the last of
 -- them, and the blocked run is not read again until that one has ended.  Meanwhile the earlier run is locked FOR SHARE:
 -- the transaction that ends it waits, and then sees `blocked_by`.  If another transaction has locked the earlier run,
--- nothing is set, and the next claim reads the run again.
+-- nothing is set, and the next claim reads the run again.  So it is if the earlier run has a lower priority: then that one
+-- is raised.
 --
 -- No more is locked than is taken, unless candidates are blocked: then the next rounds look further.
 --
 -- Args: _wants: how many of each queue.  _run: only this run.  taken: those that this claim has, to which it adds.
 -- Returns: more: the queues that might have more runs to claim.
 create or replace function agent_internal.claim_in_order(
-    _tenant text, _queues bigint[], _wants integer[], _run bigint, inout taken bigint[], out more bigint[]
+    _tenant text, _priority integer, _queues bigint[], _wants integer[], _run bigint, inout taken bigint[], out more bigint[]
 )
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -25,6 +66,10 @@ declare
     _of     bigint[];
     _keys   bigint;
     _now    bigint[];
+    _waits  bigint[];  -- that wait for another run, and of each that one
+    _by     bigint[];
+    _marked integer;
+    _raised bigint[];  -- queues
     _extra  integer := 0;
     _passed boolean;
 begin
@@ -39,14 +84,14 @@ begin
                                         where r.queue_id = q.id
                                           and r.state = 'pending' and r.blocked_by is null and r.not_before is null
                                           and r.id <> all (_seen) and (_run is null or r.id = _run)
-                                        order by r.id + 0
+                                        order by r.priority desc, r.id + 0
                                         limit case when q.n > 0 then q.n + _extra else 0 end
                                           for update skip locked) w;
         else
             select coalesce(array_agg(w.id), '{}'), array_agg(w.queue_id), count(w.ordering_key) into _ids, _of, _keys
               from unnest(_queues, _left) as q (id, n)
                    cross join lateral (select r.id, r.queue_id, r.ordering_key from agent.run r
-                                        where r.tenant = _tenant and r.queue_id = q.id
+                                        where r.tenant = _tenant and r.priority = _priority and r.queue_id = q.id
                                           and r.state = 'pending' and r.blocked_by is null and r.not_before is null
                                           and r.id <> all (_seen)
                                         order by r.id + 0
@@ -55,9 +100,9 @@ begin
         end if;
         exit when _ids = '{}';
         _seen := _seen || _ids;
-        if _keys = 0 then  -- no order to keep
-            _now := _ids;
-        else
+        _now := _ids;
+        _raised := '{}';
+        if _keys > 0 then  -- there is an order to keep
             with candidate as materialized (
                 select r.id, r.queue_id, r.ordering_key, r.started_at is not null as begun
                   from agent.run r
@@ -82,32 +127,42 @@ begin
                              order by p.id + 0 desc
                              limit 1)) as by
                   from candidate c
-            ), held as materialized (
-                select p.id
-                  from agent.run p
-                 where p.id in (select a.by from ahead a where a.by is not null)
-                   for share skip locked
-            ), marked as (
+            )
+            select array_agg(a.id), array_agg(a.by) into _waits, _by from ahead a where a.by is not null;
+            if _waits is not null then
+                _now := array(select i from unnest(_ids) i where i <> all (_waits));
+                with held as materialized (
+                    select w.id
+                      from unnest(_waits, _by) as w (id, by)
+                           join agent.run c on c.id = w.id
+                           join agent.run p on p.id = w.by
+                     where p.priority >= c.priority
+                       and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+                       for share of p skip locked
+                )
                 -- All locks first: a row that this statement has updated can no longer be locked by it.
                 update agent.run r
-                   set blocked_by = a.by
-                  from ahead a
-                 where r.id = a.id and a.by = any (array(select h.id from held h))
-                returning 1
-            )
-            select array(select a.id from ahead a where a.by is null) into _now;
+                   set blocked_by = w.by
+                  from unnest(_waits, _by) as w (id, by)
+                 where r.id = w.id and r.id = any (array(select h.id from held h));
+                get diagnostics _marked = row_count;
+                if _marked < cardinality(_waits) then
+                    _raised := agent_internal.raise_before(_waits);  -- planted: key-not-raised
+                end if;
+            end if;
         end if;
         _passed := cardinality(_now) < cardinality(_ids);
         if _extra > 0 then  -- more was locked than is wanted
             _now := array(
                 select w.id
-                  from (select i.id, i.queue, row_number() over (partition by i.queue order by i.id) as n
-                          from unnest(_ids, _of) as i (id, queue) where i.id = any (_now)) w
+                  from (select i.id, i.queue, row_number() over (partition by i.queue order by i.at) as n
+                          from unnest(_ids, _of) with ordinality as i (id, queue, at) where i.id = any (_now)) w
                        join unnest(_queues, _left) as q (id, n) on q.id = w.queue
                  where w.n <= q.n);
         end if;
         taken := taken || _now;
-        select array_agg(case when q.n > 0 and w.seen >= q.n + _extra then greatest(0, q.n - w.taken) else 0 end order by q.at),
+        select array_agg(case when q.n > 0 and (w.seen >= q.n + _extra or q.id = any (_raised)) then greatest(0, q.n - w.taken)
+                              else 0 end order by q.at),
                more || coalesce(array_agg(q.id) filter (where w.seen > w.taken or q.n > 0 and w.seen >= q.n + _extra), '{}')
           into _left, more
           from unnest(_queues, _left) with ordinality as q (id, n, at)
@@ -119,12 +174,14 @@ begin
 end;
 $$;
 
--- Choose and lock runs for free slots: tenants in turn, of each its queues in turn, of each its oldest runs.
+-- Choose and lock runs for free slots: tenants in turn, of each the highest priority first, of this its queues in turn, of
+-- each its oldest runs.
 --
 -- Whose turn it is costs no write: the worker remembers it.  One that remembers nothing begins at a random place, so
 -- each has its turn.
 --
--- Args: _turn: {"tenant": the one served last, "queues": {tenant: its queue served last}}; it decides about nothing else.
+-- Args: _turn: {"tenant": the one served last, "queues": {"PRIORITY TENANT": its queue served last}}; it decides about
+-- nothing else.
 -- Returns: turn: the next one.
 create or replace function agent_internal.claim_in_turn(
     _slots integer, _kinds text[], _limited bigint[], _limits integer[], _turn jsonb,
@@ -142,13 +199,20 @@ declare
     _seen    text[] := '{}';
     _tenants text[];
     _tenant  text;
+    _level   integer;  -- a priority
+    _key     text;
     _after   bigint;
     _room    integer;
     _share   integer;  -- of the tenant
     _before  integer;
     _queues  bigint[];
+    _most    integer;
+    _page    bigint[];  -- of the queues, which are read in portions
+    _done    bigint[];  -- in this turn of the tenant
     _open    bigint[];
-    _first   boolean;
+    _asked   bigint[];
+    _rest    bigint[];  -- for which no part was left
+    _held    boolean := false;  -- whether others have the runs of a queue
     _left    integer;
     _part    integer;  -- of a queue
     _cap     integer;
@@ -178,42 +242,70 @@ begin
             _room := agent_internal.room_of(_tenant, true);  -- planted: limit-unlocked
             continue when _room <= 0;
             _share := least(ceil((_slots - cardinality(taken))::numeric / (cardinality(_tenants) - _n + 1))::integer, _room);
-            _after := (_last ->> _tenant)::bigint;
-            if _after is null then
-                select (min(r.queue_id) + random() * (max(r.queue_id) - min(r.queue_id) + 1) - 1)::bigint into _after
-                  from agent.run r
-                 where r.tenant = _tenant and r.state = 'pending' and r.blocked_by is null and r.not_before is null;
-            end if;
-            _queues := agent_internal.ready_queues(_tenant, coalesce(_after, 0), _kinds, _shut, _share + 1);
-            more := more or cardinality(_queues) > _share;
             _before := cardinality(taken);
-            _first := true;
-            -- What a queue leaves of its part goes to those that have more.
-            loop
-                _left := _share - (cardinality(taken) - _before);
-                exit when _left <= 0 or _queues = '{}';
-                _wants := '{}';
-                for _m in 1 .. cardinality(_queues) loop
-                    _part := ceil(_left::numeric / (cardinality(_queues) - _m + 1))::integer;
-                    _cap := case when _part > 0 then agent_internal.cap_room_of(_queues[_m], taken, _is_free) end;
-                    if _queues[_m] = any (_limited) then
-                        _cap := least(_cap, _limits[array_position(_limited, _queues[_m])]
-                                            - (select count(*) from agent.run r where r.id = any (taken) and r.queue_id = _queues[_m])::integer);
-                    end if;
-                    _part := greatest(0, least(_part, _cap));
-                    _wants := _wants || _part;
-                    _left := _left - _part;
-                    if _first and _part > 0 then
-                        _last := _last || jsonb_build_object(_tenant, _queues[_m]);
-                    end if;
+            _level := agent_internal.ready_priority(_tenant);
+            while _level is not null loop
+                _key := _level || ' ' || _tenant;
+                _after := (_last ->> _key)::bigint;
+                if _after is null then
+                    select (min(r.queue_id) + random() * (max(r.queue_id) - min(r.queue_id) + 1) - 1)::bigint into _after
+                      from agent.run r
+                     where r.tenant = _tenant and r.priority = _level
+                       and r.state = 'pending' and r.blocked_by is null and r.not_before is null;
+                end if;
+                _done := '{}';
+                _asked := '{}';
+                loop
+                    _left := _share - (cardinality(taken) - _before);
+                    _most := _left + 1;
+                    _queues := agent_internal.ready_queues(_tenant, _level, coalesce(_after, 0), _kinds, _shut || _done, _most);
+                    _page := _queues;
+                    more := more or cardinality(_page) = _most;
+                    -- What a queue leaves of its part goes to those that have more.
+                    loop
+                        _left := _share - (cardinality(taken) - _before);
+                        exit when _left <= 0 or _queues = '{}';
+                        _wants := '{}';
+                        _rest := '{}';
+                        for _m in 1 .. cardinality(_queues) loop
+                            _part := ceil(_left::numeric / (cardinality(_queues) - _m + 1))::integer;
+                            if _part <= 0 then
+                                _rest := _queues[_m:];
+                                exit;
+                            end if;
+                            _cap := agent_internal.cap_room_of(_queues[_m], taken, _is_free);
+                            if _queues[_m] = any (_limited) then
+                                _cap := least(_cap, _limits[array_position(_limited, _queues[_m])]
+                                                    - (select count(*) from agent.run r where r.id = any (taken) and r.queue_id = _queues[_m])::integer);
+                            end if;
+                            _part := greatest(0, least(_part, _cap));
+                            _wants := _wants || _part;
+                            _left := _left - _part;
+                            if _part > 0 and _queues[_m] <> all (_asked) then
+                                _asked := _asked || _queues[_m];
+                                _last := _last || jsonb_build_object(_key, _queues[_m]);
+                            end if;
+                        end loop;
+                        _had := cardinality(taken);
+                        select c.taken, c.more into taken, _open
+                          from agent_internal.claim_in_order(_tenant, _level, _queues[:cardinality(_wants)], _wants, null, taken) c;
+                        -- What another claim has locked, or waits for an earlier run, leaves its part to the rest.
+                        if cardinality(taken) = _had then
+                            _held := _held or _open <> '{}';
+                            _open := '{}';
+                        end if;
+                        _queues := array(select q.id from unnest(_queues) with ordinality as q (id, at) where q.id = any (_open || _rest) order by q.at);
+                    end loop;
+                    more := more or _held or _queues <> '{}';
+                    -- Those might be locked, or at their caps: then the next ones are served before a lower priority.
+                    exit when cardinality(_page) < _most or cardinality(taken) - _before >= _share;
+                    _done := _done || _page;
+                    _after := _page[_most];
                 end loop;
-                _had := cardinality(taken);
-                select c.taken, c.more into taken, _open from agent_internal.claim_in_order(_tenant, _queues, _wants, null, taken) c;
-                _queues := array(select q.id from unnest(_queues) with ordinality as q (id, at) where q.id = any (_open) order by q.at);
-                _first := false;
-                exit when cardinality(taken) = _had;
+                -- Without a free slot, only whether there are more counts.
+                exit when more and cardinality(taken) - _before >= _share;
+                _level := agent_internal.ready_priority(_tenant, _level);
             end loop;
-            more := more or _queues <> '{}';
         end loop;
     end loop;
     turn := jsonb_build_object('tenant', _place, 'queues', case
@@ -321,7 +413,7 @@ begin
             return;
         end if;
         select o.taken, o.more <> '{}' as more, _turn as turn into _some
-          from agent_internal.claim_in_order(null, array[_queue], array[least(
+          from agent_internal.claim_in_order(null, null, array[_queue], array[least(
                    _slots, agent_internal.cap_room_of(_queue, '{}', false), _limits[array_position(_limited, _queue)])], _run, '{}') o;
     end if;
     if _some.taken = '{}' then

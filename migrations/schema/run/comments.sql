@@ -34,6 +34,7 @@ comment on column agent.run.cost is 'US dollars, recorded with the tokens; NULL:
 comment on column agent.run.created_at is 'Time of the insert';
 comment on column agent.run.started_at is 'Time of the first claim since the last retry';
 comment on column agent.run.finished_at is 'Time of the end';
+comment on column agent.run.priority is 'Of the ready runs of a tenant, those of the highest priority are claimed first';
 comment on column agent.run.tenant is 'Tenant in which it is executed';
 
 comment on table agent_internal.merged_change is 'Changes that were merged into the run of an earlier change by debounce';

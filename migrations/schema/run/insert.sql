@@ -54,10 +54,10 @@ begin
     -- As in agent.retry(): until this commits, no run of the same ordering key starts as it is inserted.
     perform agent_internal.prevent_starts();
     insert into agent.run (tenant, reason, queue_id, attachment_id, attachment_version, generation, change, key, ordering_key,
-                           backfill_key, max_attempts, state, error, finished_at)
+                           backfill_key, max_attempts, state, error, finished_at, priority)
     select coalesce(n.tenant, agent.current_tenant()), 'backfill', n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.change, n.key, n.ordering_key,
            n.key, n.max_attempts, coalesce(n.state, 'pending'), n.error,
-           case when agent_internal.is_final(n.state) then agent_internal.now() end
+           case when agent_internal.is_final(n.state) then agent_internal.now() end, coalesce(n.priority, 0)
       from jsonb_populate_recordset(null::agent.new_run, _runs) n
     on conflict do nothing;
 end;
@@ -67,8 +67,9 @@ comment on function agent_internal.insert_backfill_runs(integer, jsonb) is 'Inse
 -- Insert a turn of an agent in each thread with an event that it has not taken up: what was posted in a gap is there.  Its
 -- rule is asked when the turn starts, of all these events.
 --
+-- Args: _shift: how much higher than the attachment's their priority is.
 -- Returns: the number of turns.
-create or replace function agent_internal.insert_missed_turns(_attachment bigint, _generation integer)
+create or replace function agent_internal.insert_missed_turns(_attachment bigint, _generation integer, _shift integer)
     returns bigint
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -80,13 +81,13 @@ begin
     perform agent_internal.prevent_starts();
     select * into _on from agent.attachment a where a.id = _attachment;
     insert into agent.run (tenant, kind, reason, principal, queue_id, attachment_id, attachment_version, generation, change, key,
-                           ordering_key, backfill_key, max_attempts, state)
+                           ordering_key, backfill_key, max_attempts, state, priority)
     select _on.tenant, 'turn', 'backfill', _on.agent, _on.id, _on.id,
            coalesce(case when m.attachment_id = _on.id then m.attachment_version end, _on.version), _generation,
            jsonb_build_object('op', 'insert', 'schema', 'agent', 'table', 'event', 'new', jsonb_build_object(
                'tenant', e.tenant, 'thread_id', e.thread_id, 'number', e.number, 'id', e.id, 'type', e.type, 'author', e.author,
                'run_id', e.run_id)),
-           e.id::text, e.thread_id::text, e.thread_id::text, g.max_attempts, 'pending'
+           e.id::text, e.thread_id::text, e.thread_id::text, g.max_attempts, 'pending', _on.priority + _shift
       from agent.member m
            join agent.agent g on (g.tenant, g.name) = (_on.tenant, _on.agent)
            cross join lateral (select e.*
@@ -100,12 +101,13 @@ begin
     return _count;
 end;
 $$;
-comment on function agent_internal.insert_missed_turns(bigint, integer) is 'Insert a turn in each thread whose latest events the agent has not taken up';
+comment on function agent_internal.insert_missed_turns(bigint, integer, integer) is 'Insert a turn in each thread whose latest events the agent has not taken up';
 
 -- Insert runs and advance the checkpoint, in one round trip.
 --
 -- A run that a worker in the reader's process has a slot for is inserted as already claimed, which saves a
--- commit.  Its queue has no cap or pause, and its ordering key no unfinished run.  The caller sets `start` for at most
+-- commit.  Its queue has no cap or pause, its ordering key no unfinished run, and its tenant no run of a higher priority
+-- to claim.  The caller sets `start` for at most
 -- one run of an ordering key, and for none if its last claim left runs, so that none is passed over for long.
 --
 -- No older run may be inserted or requeued between that check and the commit: a claim could start it at the same
@@ -141,6 +143,7 @@ begin
                          where l.id = n.attachment_id and not l.paused and l.cap is null
                          limit 1) is not null
                    and agent_internal.room_of(n.tenant) is null
+                   and not agent_internal.is_outranked(coalesce(n.tenant, agent.current_tenant()), coalesce(n.priority, 0))
                    and (select true from agent.run p
                          where p.queue_id = n.attachment_id and p.ordering_key = n.ordering_key
                            and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')  -- planted: review-holds-nothing/start
@@ -151,14 +154,14 @@ begin
         ), taken as (
             insert into agent.run (tenant, kind, principal, not_before, queue_id, attachment_id, attachment_version, generation, commit_lsn,
                                    ordinal, committed_at, change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at,
-                                   worker, lease, attempt, lease_expires_at, started_at)
+                                   worker, lease, attempt, lease_expires_at, started_at, priority)
             select coalesce(g.tenant, agent.current_tenant()), coalesce(g.kind, 'agent'), g.principal, agent_internal.now() + make_interval(secs => g.delay),
                    g.attachment_id, g.attachment_id, g.attachment_version, _generation, g.commit_lsn, g.ordinal, g.committed_at,
                    g.change, g.key, g.ordering_key, g.max_attempts, g.cause_run, coalesce(g.depth, 0),
                    case when g.go then 'running' else coalesce(g.state, 'pending') end, g.error,
                    case when agent_internal.is_final(g.state) then agent_internal.now() end,
                    case when g.go then _worker end, case when g.go then agent_internal.next_lease(0) else 0 end, g.go::integer,
-                   case when g.go then agent_internal.now() + _lease end, case when g.go then agent_internal.now() end
+                   case when g.go then agent_internal.now() + _lease end, case when g.go then agent_internal.now() end, coalesce(g.priority, 0)
               from given g
              order by g.commit_lsn, g.ordinal
             on conflict on constraint run_once_per_change do nothing  -- planted: no-unique-key/insert-and-claim
@@ -184,12 +187,12 @@ declare
     _count bigint;
 begin
     insert into agent.run (tenant, kind, principal, not_before, queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal,
-                           committed_at, change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at)
+                           committed_at, change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at, priority)
     select coalesce(n.tenant, agent.current_tenant()), coalesce(n.kind, 'agent'), n.principal, agent_internal.now() + make_interval(secs => n.delay),
            n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.commit_lsn, n.ordinal, n.committed_at,
            n.change, n.key, n.ordering_key, n.max_attempts, n.cause_run, coalesce(n.depth, 0),
            coalesce(n.state, 'pending'), n.error,
-           case when agent_internal.is_final(n.state) then agent_internal.now() end
+           case when agent_internal.is_final(n.state) then agent_internal.now() end, coalesce(n.priority, 0)
       from jsonb_populate_recordset(null::agent.new_run, _runs) n
      where n.kind is null or not agent_internal.is_absorbed(n.attachment_id, n.ordering_key)
      order by n.commit_lsn, n.ordinal

@@ -271,6 +271,44 @@ as $$
 $$;
 comment on function agent.cancel_runs(bigint[], text) is 'Cancel many runs, or none if one has ended; return their number';
 
+-- Let a waiting run start before others of its tenant, or after them.  Those that it waits for are raised with it, and it
+-- cannot have less than one that waits for it.
+--
+-- Returns the priority that it has then.  Raises WA003 if it does not exist, is running or has ended, 22023 beyond the limits.
+create or replace function agent.set_priority(run_id bigint, priority integer)
+    returns integer
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run  agent.run;
+    _rank integer;
+begin
+    perform agent_internal.check_role('approver');
+    if set_priority.priority is null or set_priority.priority not between -2000 and 2000 then
+        raise exception 'priority must be from -2000 to 2000, not %', coalesce(set_priority.priority::text, 'NULL') using errcode = '22023';
+    end if;
+    select * into _run from agent.run r where r.id = set_priority.run_id for no key update;
+    if not found then
+        raise exception 'run % does not exist', set_priority.run_id using errcode = 'WA003';
+    elsif _run.state not in ('pending', 'waiting_approval', 'waiting_retry', 'needs_review') then
+        raise exception 'run % is %; only a run that waits has a priority to set', _run.id, _run.state using errcode = 'WA003';
+    end if;
+    -- In a statement of its own: whatever waits for this run was marked before it was locked.
+    _rank := greatest(set_priority.priority, (select max(w.priority) from agent.run w where w.blocked_by = _run.id));
+    update agent.run r set priority = _rank where r.id = _run.id;
+    perform agent_internal.raise_before(array[_run.id]);
+    if exists (select from agent.run p where p.id = _run.blocked_by and p.priority < _rank) then
+        update agent.run r set blocked_by = null where r.id = _run.id;  -- it is locked: a claim looks again
+    end if;
+    perform agent_internal.audit('run.prioritized', _run.id::text, jsonb_build_object('from', _run.priority, 'to', _rank), _run.tenant);
+    perform agent_internal.wake_workers();
+    return _rank;
+end;
+$$;
+comment on function agent.set_priority(bigint, integer) is 'Set the priority of a waiting run; return what it is then';
+
 -- Continue a run that waits for a person before or after a call: approve what it waits for.
 --
 -- Returns the number of calls.  Raises WA003 if it waits for none.

@@ -60,8 +60,25 @@ end;
 $$;
 comment on function agent_internal.ready_tenants(text, text[], integer) is 'The tenants that have runs to claim, in turn';
 
--- The queues in which a tenant has runs to claim, in the same way: of these kinds, neither paused nor shut.
-create or replace function agent_internal.ready_queues(_tenant text, _after bigint, _kinds text[], _shut bigint[], _most integer)
+-- The highest priority of the runs that a tenant has to claim, or the highest one below another; NULL: there is none.
+create or replace function agent_internal.ready_priority(_tenant text, _below integer default 32767)
+    returns integer
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return (select r.priority from agent.run r
+             where r.tenant = _tenant and r.priority < _below and r.state = 'pending' and r.blocked_by is null and r.not_before is null
+             order by r.priority desc limit 1);  -- planted: priority-ignored
+end;
+$$;
+comment on function agent_internal.ready_priority(text, integer) is 'The highest priority of the runs that a tenant has to claim';
+
+-- The queues in which a tenant has runs of a priority to claim, in the same way: of these kinds, neither paused nor shut.
+create or replace function agent_internal.ready_queues(
+    _tenant text, _priority integer, _after bigint, _kinds text[], _shut bigint[], _most integer
+)
     returns bigint[]
     language plpgsql
     stable
@@ -71,22 +88,23 @@ begin
     return array(
         with recursive following (id) as (
             select (select r.queue_id from agent.run r
-                     where r.tenant = _tenant and r.queue_id > _after
+                     where r.tenant = _tenant and r.priority = _priority and r.queue_id > _after
                        and r.state = 'pending' and r.blocked_by is null and r.not_before is null
                      order by r.queue_id limit 1)
             union all
             select (select r.queue_id from agent.run r
-                     where r.tenant = _tenant and r.queue_id > f.id
+                     where r.tenant = _tenant and r.priority = _priority and r.queue_id > f.id
                        and r.state = 'pending' and r.blocked_by is null and r.not_before is null
                      order by r.queue_id limit 1)
               from following f where f.id is not null
         ), first (id) as (
             select (select r.queue_id from agent.run r
-                     where r.tenant = _tenant and r.state = 'pending' and r.blocked_by is null and r.not_before is null
+                     where r.tenant = _tenant and r.priority = _priority
+                       and r.state = 'pending' and r.blocked_by is null and r.not_before is null
                      order by r.queue_id limit 1)
             union all
             select (select r.queue_id from agent.run r
-                     where r.tenant = _tenant and r.queue_id > f.id
+                     where r.tenant = _tenant and r.priority = _priority and r.queue_id > f.id
                        and r.state = 'pending' and r.blocked_by is null and r.not_before is null
                      order by r.queue_id limit 1)
               from first f where f.id < _after
@@ -105,7 +123,30 @@ begin
          limit _most);
 end;
 $$;
-comment on function agent_internal.ready_queues(text, bigint, text[], bigint[], integer) is 'The queues in which a tenant has runs to claim, in turn';
+comment on function agent_internal.ready_queues(text, integer, bigint, text[], bigint[], integer) is 'The queues in which a tenant has runs of a priority to claim, in turn';
+
+-- Whether a tenant has runs of a higher priority that a worker can claim: then one of this priority does not start as it is
+-- inserted.  Mostly there are none, and it is one lookup in the index run_ready_in_turn.
+create or replace function agent_internal.is_outranked(_tenant text, _priority integer)
+    returns boolean
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _kinds constant text[] := '{agent,turn,node,embedding,delivery}';  -- not those that are held by whom they are for
+    _above integer := agent_internal.ready_priority(_tenant);
+begin
+    while _above > _priority loop  -- planted: start-outranks
+        if agent_internal.ready_queues(_tenant, _above, 0, _kinds, '{}', 1) <> '{}' then
+            return true;
+        end if;
+        _above := agent_internal.ready_priority(_tenant, _above);
+    end loop;
+    return false;
+end;
+$$;
+comment on function agent_internal.is_outranked(text, integer) is 'Whether a tenant has runs of a higher priority to claim';
 
 -- Whether a queue has runs to claim and may be served: one lookup in the index run_ready for each queue that has some,
 -- up to the first one.  So a claim that finds nothing does not walk all tenants whose runs wait in paused queues.

@@ -35,6 +35,7 @@ create table agent.run (
     started_at         timestamptz,
     finished_at        timestamptz,
     tenant             text collate "C" not null default agent.current_tenant(),
+    priority           smallint not null default 0 check (priority between -2000 and 2000),
     -- The slot delivers at least once; with this, a change is ingested exactly once.
     constraint run_once_per_change unique (attachment_id, generation, commit_lsn, ordinal),  -- planted: no-unique-key/table
     constraint columns_fit_state
@@ -55,7 +56,7 @@ create unique index run_once_per_backfilled_row on agent.run (attachment_id, gen
 
 -- Ordered by an expression, as are the queries that use them: after an analyze of a full queue, the planner would
 -- otherwise scan the primary key, past every run that has ended since.
-create index run_ready on agent.run (queue_id, (id + 0))
+create index run_ready on agent.run (queue_id, priority desc, (id + 0))
     where state = 'pending' and blocked_by is null and not_before is null;
 
 create index run_ordering on agent.run (queue_id, ordering_key, (id + 0))
@@ -75,7 +76,7 @@ create index run_of_row on agent.run (key) where key is not null;
 create index run_undoing on agent.run (undoes) where undoes is not null;
 
 -- Runs that can be claimed, by whose turn it is.
-create index run_ready_in_turn on agent.run (tenant, queue_id, (id + 0))
+create index run_ready_in_turn on agent.run (tenant, priority desc, queue_id, (id + 0))
     where state = 'pending' and blocked_by is null and not_before is null;
 
 -- Promise: never two running runs of one ordering key.  A claim avoids it by what it sees; this refuses what it cannot

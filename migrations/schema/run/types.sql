@@ -24,7 +24,8 @@ create type agent.new_run as (
     tenant             text,
     kind               text,
     principal          name,
-    delay              double precision
+    delay              double precision,
+    priority           smallint
 );
 comment on type agent.new_run is 'A run to be inserted, an element of the JSON array that intake and backfills send';
 

@@ -25,6 +25,9 @@ create or replace view agent.broken_invariant with (security_invoker = on) as
     select 'a run is blocked by one that has ended', format('run %s by %s', r.id, r.blocked_by)
       from agent.run r join agent.run p on p.id = r.blocked_by where agent_internal.is_final(p.state)
     union all
+    select 'a run waits for one of a lower priority', format('run %s for %s', r.id, r.blocked_by)
+      from agent.run r join agent.run p on p.id = r.blocked_by where p.priority < r.priority and not agent_internal.is_final(p.state)
+    union all
     select 'runs block one another', format('run %s', c.id) from agent_internal.runs_in_circles() c (id)
     union all
     -- Of one reply: some providers start the numbers of calls again with each reply.
@@ -68,7 +71,7 @@ create or replace view agent.run_overview with (security_invoker = on) as
            r.attempt, (select count(*) from agent.step s where s.run_id = r.id) as steps,
            r.tokens, r.cost, r.result, r.error ->> 'reason' as error,
            r.committed_at, r.created_at, r.started_at, r.finished_at, r.commit_lsn, r.ordinal, r.cause_run, r.depth,
-           r.attachment_version as version
+           r.attachment_version as version, r.priority
       from agent.run r left join agent.attachment a on a.id = r.attachment_id;
 comment on view agent.run_overview is 'Runs with attachment, table, number of steps and error';
 comment on column agent.run_overview.id is 'Run ID';
@@ -93,4 +96,5 @@ comment on column agent.run_overview.commit_lsn is 'Commit LSN of the change; NU
 comment on column agent.run_overview.ordinal is 'Number of the change in its transaction, from 0; NULL: not from the WAL';
 comment on column agent.run_overview.cause_run is 'Run whose write-back made the change';
 comment on column agent.run_overview.depth is 'Number of agents'' writes in the chain that caused it';
+comment on column agent.run_overview.priority is 'Of the ready runs of a tenant, those of the highest priority are claimed first';
 comment on column agent.run_overview.version is 'Version of the attachment that it is pinned to';

@@ -104,22 +104,22 @@ create or replace function agent.attach_to_threads(
     agent text, wake text default null, wake_function text default null, context text default null, format text default 'json',
     max_context_tokens integer default null, name text default null, bind jsonb default '{}', approve text[] default '{}',
     debounce interval default null, cap integer default null, run_as name default current_user, template text default null,
-    lets_out text[] default '{}'
+    lets_out text[] default '{}', priority integer default 0
 )
     returns bigint
     language sql
 begin atomic
-    insert into agent.attachment (name, agent, relation, condition, bind, approve, lets_out, debounce, cap, run_as, turns)
+    insert into agent.attachment (name, agent, relation, condition, bind, approve, lets_out, debounce, cap, run_as, priority, turns)
     values (coalesce(attach_to_threads.name, attach_to_threads.agent), attach_to_threads.agent, 'agent.event'::regclass,
             attach_to_threads.wake, attach_to_threads.bind, attach_to_threads.approve, attach_to_threads.lets_out, attach_to_threads.debounce,
-            attach_to_threads.cap, attach_to_threads.run_as,
+            attach_to_threads.cap, attach_to_threads.run_as, attach_to_threads.priority,
             jsonb_strip_nulls(jsonb_build_object(
                 'wake_function', attach_to_threads.wake_function, 'context', attach_to_threads.context,
                 'template', attach_to_threads.template,
                 'format', attach_to_threads.format, 'max_context_tokens', attach_to_threads.max_context_tokens)))
     returning id;
 end;
-comment on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name, text, text[]) is 'Let an agent take part in the threads that it is a member of';
+comment on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name, text, text[], integer) is 'Let an agent take part in the threads that it is a member of';
 
 -- The agents among the members of the threads of events; NULL: the event is not visible yet, or its thread is gone.
 --

@@ -191,9 +191,9 @@ begin
         return;
     end if;
     insert into agent.run (tenant, kind, reason, queue_id, principal, attachment_id, attachment_version, change, key, ordering_key,
-                           max_attempts, cause_run)
+                           max_attempts, cause_run, priority)
     values (_turn.tenant, 'turn', 'summary', _turn.queue_id, _turn.principal, _turn.attachment_id, _turn.attachment_version,
-            _turn.change, _turn.key, 'summary ' || _thread, _turn.max_attempts, _turn.id);
+            _turn.change, _turn.key, 'summary ' || _thread, _turn.max_attempts, _turn.id, _turn.priority);
     perform agent_internal.wake_workers();
 end;
 $$;

@@ -1,5 +1,5 @@
 insert into agent_internal.privilege (kind, object, privilege, capabilities) values
-    ('function', 'agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name, text, text[])', 'execute', '{runner,developer}'),
+    ('function', 'agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name, text, text[], integer)', 'execute', '{runner,developer}'),
     ('function', 'agent.use_newest_version(name, uuid)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.admit_turn(bigint, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.agents_of_events(jsonb)', 'execute', '{runner}'),

@@ -173,6 +173,8 @@ class Attach(Part):
     it reads."""
     max_depth: int = Field(default=3, ge=0, le=100)
     """Maximum length of a chain of agents' writes whose last change starts a run; 0: none."""
+    priority: int = Field(default=0, ge=-1000, le=1000)
+    """Of the ready runs of a tenant, those of the highest priority start first."""
     approval_ttl: Duration = timedelta(days=7)
     """Time until an approval request expires."""
     paused: bool | None = None

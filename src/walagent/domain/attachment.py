@@ -45,6 +45,7 @@ class Queueing:
     debounce: float | None = None  # seconds
     cap: int | None = None  # concurrent runs
     max_attempts: int = 5
+    priority: int = 0
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -55,6 +56,7 @@ class Queueing:
             debounce=None if debounce is None else float(debounce),
             cap=raw["cap"],
             max_attempts=raw["max_attempts"],
+            priority=raw.get("priority", 0),  # without one: stored before there were priorities
         )
 
 

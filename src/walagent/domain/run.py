@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from walagent.domain.agent_spec import AgentSpec, Authority, Target
 from walagent.domain.tenant import DEFAULT_TENANT, Actor
@@ -145,6 +145,12 @@ class RunSpec:
         return self.target
 
 
+# Added to the priority of the attachment.  A person waits for a turn.  Nobody waits for a backfill:
+# so an attachment of a priority of -50 still comes first.
+TURN_PRIORITY: Final = 10
+BACKFILL_PRIORITY: Final = -100
+
+
 @dataclass(frozen=True, slots=True)
 class NewRun:
     """A run to insert."""
@@ -167,5 +173,6 @@ class NewRun:
     kind: str = "agent"
     principal: str | None = None  # of a turn: its agent
     delay: float | None = None  # seconds until a turn can start
+    priority: int = 0
     tenant: str = DEFAULT_TENANT
     row_tenant: str | None = None  # that the row names, "": none; None: not asked

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from walagent.domain.change import Begin
-from walagent.domain.run import NewRun, RunState
+from walagent.domain.run import TURN_PRIORITY, NewRun, RunState
 from walagent.intake.deferred_codec import write_change
 from walagent.intake.verdicts import Deferred, Gone, Raised, Verdict, match_of
 from walagent.matching import document
@@ -42,6 +42,7 @@ def new_run(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits = SIZE_LI
         deferred=deferred,
         tenant=attachment.tenant,
         row_tenant=document.tenant_of(change, attachment),
+        priority=attachment.queueing.priority,
     )
 
 
@@ -84,6 +85,7 @@ def _new_turn(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits) -> New
         tenant=attachment.tenant,
         principal=attachment.agent.name,
         delay=attachment.queueing.debounce,
+        priority=attachment.queueing.priority + TURN_PRIORITY,
     )
 
 

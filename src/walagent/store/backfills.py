@@ -9,6 +9,7 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from walagent.domain.attachment import Attachment
+from walagent.domain.run import BACKFILL_PRIORITY
 from walagent.postgres.lsn import Lsn
 from walagent.store.codecs.exact import exact
 
@@ -123,6 +124,7 @@ async def insert_runs(
         "attachment_id": attachment.id,
         "attachment_version": attachment.version,
         "max_attempts": attachment.queueing.max_attempts,
+        "priority": attachment.queueing.priority + BACKFILL_PRIORITY,
     }
     documents = [{**pinned, **run} for run in runs]
     await conn.execute(

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -51,7 +50,7 @@ async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
     Raises (as PostgreSQL errors, see `store.errors`):
         FencedError: a newer reader took over; nothing was written.
     """
-    marked = _startable(runs, start) if start else frozenset[int]()
+    marked = startable(runs, start) if start else frozenset[int]()
     cursor = await conn.execute(
         "select agent_internal.ingest(_slot => %(slot)s, _epoch => %(epoch)s,"
         " _generation => %(generation)s, _commit_lsn => %(commit_lsn)s, _end_lsn => %(end_lsn)s,"
@@ -77,20 +76,23 @@ async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
     return [_claim(run, lease, by_position[tuple(position)]) for run, lease, *position in started]
 
 
-def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
-    """Choose the first run of each ordering key, up to the free slots, by position."""
-    ordering_keys: dict[tuple[int, object], int] = {}
-    left = dict(start.rooms)
+def startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
+    """Choose the first run of each ordering key, up to the free slots: by priority and position."""
+    firsts: dict[tuple[int, object], int] = {}
     for n, run in enumerate(runs):
-        ordering_key = (run.attachment_id, n if run.ordering_key is None else run.ordering_key)
-        if ordering_key in ordering_keys:
-            continue
-        if run.attachment_id in left:
-            if left[run.attachment_id] <= 0:
+        firsts.setdefault(
+            (run.attachment_id, n if run.ordering_key is None else run.ordering_key), n
+        )
+    left = dict(start.rooms)
+    chosen = list[int]()
+    for n in sorted(firsts.values(), key=lambda n: -runs[n].priority):
+        attachment = runs[n].attachment_id
+        if attachment in left:
+            if left[attachment] <= 0:
                 continue
-            left[run.attachment_id] -= 1
-        ordering_keys[ordering_key] = n
-    return frozenset(islice(ordering_keys.values(), start.room))
+            left[attachment] -= 1
+        chosen.append(n)
+    return frozenset(chosen[: start.room])
 
 
 def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
@@ -215,6 +217,8 @@ def _document(run: NewRun) -> dict[str, Any]:
         document |= {"kind": run.kind, "principal": run.principal, "delay": run.delay}
     if run.cause_run is not None:
         document |= {"cause_run": run.cause_run, "depth": run.depth}
+    if run.priority:
+        document["priority"] = run.priority
     if run.state is not RunState.PENDING or run.error is not None:
         document |= {"state": run.state.value, "error": run.error}
     return document

@@ -9,6 +9,7 @@ from psycopg import AsyncConnection, sql
 from psycopg.rows import class_row
 
 from walagent.domain.attachment import Attachment
+from walagent.domain.run import TURN_PRIORITY
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
@@ -165,8 +166,8 @@ async def insert_turns(conn: Connection, attachment_id: int, generation: int) ->
     """Insert turns in the threads whose latest events an agent has not taken up; count them."""
     cursor = await conn.execute(
         "select agent_internal.insert_missed_turns(_attachment => %(attachment)s,"
-        " _generation => %(generation)s)",
-        {"attachment": attachment_id, "generation": generation},
+        " _generation => %(generation)s, _shift => %(shift)s)",
+        {"attachment": attachment_id, "generation": generation, "shift": TURN_PRIORITY},
     )
     row = await cursor.fetchone()
     return row[0] if row else 0

@@ -245,6 +245,43 @@ BUGS = (
         ),
     ),
     Bug(
+        "priority-ignored",
+        "a claim takes the runs of the lowest priority first",
+        (Rewrite("priority-ignored", " desc", ""),),
+        (
+            Catch(
+                CLAIMS + "test_no_promise_of_a_claim_is_broken[0-2]",
+                "passed over: ",
+                "a run starts while one of a higher priority could",
+            ),
+        ),
+    ),
+    Bug(
+        "start-outranks",
+        "a run starts as it is inserted while one of a higher priority waits",
+        (Rewrite("start-outranks", r"_above > _priority", "false"),),
+        (
+            Catch(
+                "tests/integration/sql/test_priority.py"
+                "::test_no_run_starts_as_it_is_inserted_before_a_higher_one",
+                "assert not",
+                "it starts",
+            ),
+        ),
+    ),
+    Bug(
+        "key-not-raised",
+        "a run that another one of its ordering key waits for keeps its lower priority",
+        (Delete("key-not-raised"),),
+        (
+            Catch(
+                CLAIMS + "test_no_promise_of_a_claim_is_broken[0-2]",
+                "passed over: ",
+                "what holds back an urgent run is passed over",
+            ),
+        ),
+    ),
+    Bug(
         "review-holds-nothing",
         "a run in needs_review no longer holds its ordering key",
         (

@@ -63,6 +63,20 @@ async def test_rows_that_were_there_are_worked_once_each(conn: AsyncConnection, 
     assert await value(conn, "select count(*) from agent_internal.backfill_seen") == 0
 
 
+async def test_runs_of_a_backfill_have_a_lower_priority(conn: AsyncConnection, dsn: str) -> None:
+    """A hundred less than those of changes of the same attachment."""
+    await run_all(conn, DESK + ROWS.format(3))
+    async with daemon(conn, dsn, parts=("reader",)) as d:
+        await begin(conn, "priority=5")
+        await run_all(conn, "insert into support_tickets (id) values (5000)")
+        await done(d)
+    assert await rows(
+        conn,
+        "select reason, array_agg(distinct priority) from agent.run"
+        " where change ->> 'table' = 'support_tickets' group by 1 order by 1",
+    ) == [("backfill", [-95]), ("change", [5])]
+
+
 async def test_a_backfilled_row_looks_like_an_inserted_one(conn: AsyncConnection, dsn: str) -> None:
     """Same document, key and ordering key; it has no place in the WAL."""
     await run_all(

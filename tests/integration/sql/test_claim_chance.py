@@ -16,10 +16,12 @@ from psycopg.types.json import Jsonb
 
 from tests.conftest import SEED
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, session, value
+from tests.helpers.passed_over import looking
 from walagent.store.claiming import Turn
 
 TENANTS = {"default": None, "acme": 3, "zeta": None}  # with max_running
 QUEUES = 12
+PRIORITIES = [0, 0, 0, 10, -100]
 # Stamps of the moment: a statement sees what commits after it began.
 CLOCK = """
 create or replace function agent_internal.now() returns timestamptz
@@ -27,8 +29,8 @@ create or replace function agent_internal.now() returns timestamptz
 """
 ADD = """
 insert into agent.run (tenant, reason, queue_id, attachment_id, attachment_version, change, key,
-                       ordering_key, not_before, max_attempts)
-select %s, 'manual', %s, %s, 1, '{}', %s, %s, now() + %s * interval '1 ms', 1000
+                       ordering_key, not_before, max_attempts, priority)
+select %s, 'manual', %s, %s, 1, '{}', %s, %s, now() + %s * interval '1 ms', 1000, %s
 """
 CHECKPOINT = """
 insert into agent.checkpoint (slot, system_id, timeline, plugin, commit_lsn, end_lsn)
@@ -62,6 +64,9 @@ BROKEN = {
         select t.name, t.max_running, count(*)
           from agent.run r join agent.tenant t on t.name = r.tenant
          where r.state = 'running' group by 1, 2 having count(*) > t.max_running""",
+    "a run waits for one of a lower priority": """
+        select r.id, p.id from agent.run r join agent.run p on p.id = r.blocked_by
+         where p.priority < r.priority and not agent_internal.is_final(p.state)""",
 }
 # Where the order of commits is that of the IDs.
 DISORDER = """
@@ -83,6 +88,7 @@ class World:
     leases: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     broken: list[str] = field(default_factory=list[str])
     seen: Counter[str] = field(default_factory=Counter[str])
+    pauses: list[int] = field(default_factory=list[int])  # queues, as their pauses begin
     quiet: bool = False  # nothing more is added
     over: bool = False
 
@@ -109,16 +115,19 @@ class World:
                         "commit_lsn": f"1/{position + 1 - 0x100000000:X}", "ordinal": ordinal,
                         "change": {}, "key": key, "ordering_key": key, "max_attempts": 1000,
                         "start": first and self.chance.random() < 0.5,
+                        "priority": self.chance.choice(PRIORITIES),
                     })  # fmt: skip
                 position += 0x10
                 at = f"1/{position - 0x100000000:X}"
-                started = await value(
-                    own,
-                    "select agent_internal.ingest('s', 0, 1, %s, %s, %s, 'reader', '1 hour')",
-                    at,
-                    at,
-                    Jsonb(runs),
-                )
+                async with looking(own, self.broken, self.pauses, idle=False) as taken:
+                    started = await value(
+                        own,
+                        "select agent_internal.ingest('s', 0, 1, %s, %s, %s, 'reader', '1 hour')",
+                        at,
+                        at,
+                        Jsonb(runs),
+                    )
+                    taken += [run for run, *_ in started or ()]
                 self.seen["added"] += len(runs)
                 for run, lease, *_ in started or ():
                     self.take(run, lease)
@@ -133,7 +142,8 @@ class World:
                     for _ in range(self.chance.randint(1, 4)):
                         tenant, queue, key = self.new_run("r")
                         delay = self.chance.choice([None, None, None, 30])
-                        await own.execute(ADD, [tenant, queue, queue, key, key, delay])
+                        rank = self.chance.choice(PRIORITIES)
+                        await own.execute(ADD, [tenant, queue, queue, key, key, delay, rank])
                         self.seen["added"] += 1
                         await asyncio.sleep(self.chance.random() * 0.004)
                     await own.execute("select agent_internal.wake_workers()")
@@ -153,7 +163,9 @@ class World:
             while not self.over:
                 if len(held) < 20:
                     slots = self.chance.choice([1, 2, 5, 20])
-                    found = await rows(own, CLAIM, name, slots, "400 ms", Jsonb(turn.place))
+                    async with looking(own, self.broken, self.pauses, idle=self.quiet) as taken:
+                        found = await rows(own, CLAIM, name, slots, "400 ms", Jsonb(turn.place))
+                        taken += [int(str(run)) for run, *_ in found]
                     for run, lease, _, _, turn.place in found:
                         self.take(run, lease)
                         held.append((run, lease))
@@ -205,6 +217,7 @@ class World:
         async with session(self.dsn) as own:
             while not self.quiet:
                 queue, _ = self.chance.choice(self.queues)
+                self.pauses.append(queue)
                 async with own.transaction():
                     await own.execute(f"select agent.pause('desk{queue}')".encode())
                     await asyncio.sleep(self.chance.random() * 0.02)
@@ -214,7 +227,6 @@ class World:
                 if found := await column(own, late, queue, since):
                     self.broken.append(f"queue {queue} is paused, and began {found}")
                 await own.execute(f"select agent.resume('desk{queue}')".encode())
-                self.seen["pauses"] += 1
 
     async def tick(self) -> None:
         """Let leases expire and retries become due."""
@@ -259,7 +271,6 @@ class World:
 
 async def world(conn: AsyncConnection, dsn: str, part: str, tenants: list[str]) -> World:
     """A world with a queue for each tenant that is named."""
-    chance = random.Random(f"{SEED} {part}")
     await run_all(conn, DESK)
     await conn.execute("select agent.create_tenant('acme'), agent.create_tenant('zeta')")
     await run_all(conn, CLOCK)
@@ -271,7 +282,7 @@ async def world(conn: AsyncConnection, dsn: str, part: str, tenants: list[str]) 
             "update agent_internal.queue set tenant = %s where id = %s", [tenant, found]
         )
         queues.append((found, tenant))
-    return World(dsn, chance, queues)
+    return World(dsn, random.Random(f"{SEED} {part}"), queues)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +292,7 @@ async def world(conn: AsyncConnection, dsn: str, part: str, tenants: list[str]) 
 async def test_no_promise_of_a_claim_is_broken(
     conn: AsyncConnection, dsn: str, part: int, seconds: float
 ) -> None:
-    """One run of a key at a time and in order; caps, limits and pauses hold; every run ends."""
+    """One run of a key at a time, in order; caps, limits, pauses and priorities hold; all end."""
     chance = random.Random(f"{SEED} {part}")
     made = await world(conn, dsn, str(part), chance.choices([*TENANTS], k=QUEUES))
     for name, most in TENANTS.items():
@@ -294,7 +305,7 @@ async def test_no_promise_of_a_claim_is_broken(
     assert made.broken == []
     assert await rows(conn, DISORDER) == []
     assert made.seen["taken"] >= made.seen["added"] > 50
-    assert made.seen["pauses"] > 2
+    assert len(made.pauses) > 2
 
 
 async def test_a_run_that_is_committed_late_waits_for_the_younger_one_of_its_key(
@@ -306,9 +317,9 @@ async def test_a_run_that_is_committed_late_waits_for_the_younger_one_of_its_key
     await value(conn, "select agent_internal.check_database()")  # which notes it at first
     async with session(dsn) as first, session(dsn) as second, session(dsn) as late:
         await late.execute("begin")
-        await late.execute(ADD, ["default", 1, 1, "k", "k", None])
-        await conn.execute(ADD, ["default", 1, 1, "k", "k", None])
-        await conn.execute(ADD, ["default", 1, 1, "other", "other", None])
+        await late.execute(ADD, ["default", 1, 1, "k", "k", None, 0])
+        await conn.execute(ADD, ["default", 1, 1, "k", "k", None, 0])
+        await conn.execute(ADD, ["default", 1, 1, "other", "other", None, 0])
         await first.execute("begin")
         assert await column(first, take, "w1") == [2, 3]
         await late.execute("commit")
@@ -331,12 +342,12 @@ async def test_a_pause_waits_for_claims_under_way_and_stops_later_ones(
     """Once it is committed, nothing of the queue begins; while it is open, others are served."""
     await world(conn, dsn, "pause", ["default", "default"])
     for queue in (1, 1, 2, 2):
-        await conn.execute(ADD, ["default", queue, queue, None, None, None])
+        await conn.execute(ADD, ["default", queue, queue, None, None, None, 0])
     take = "select queue_id from agent_internal.claim_runs(%s, 1, '1 hour', _turn => %s)"
     await value(conn, "select agent_internal.check_database()")
     async with session(dsn) as worker, session(dsn) as person:
         await worker.execute("begin")
-        turn = Jsonb({"tenant": "default", "queues": {"default": 2}})
+        turn = Jsonb({"tenant": "default", "queues": {"0 default": 2}})
         assert await column(worker, take, "w1", turn) == [1]
         pausing = asyncio.create_task(person.execute("select agent.pause('desk1')"))
         await asyncio.sleep(0.2)
@@ -395,8 +406,15 @@ async def test_what_a_worker_remembers_decides_about_turns_alone(conn: AsyncConn
     """Whatever it is, a claim is made; what is no queue is refused."""
     await run_all(conn, DESK)
     await attach(conn, "name=desk1")
-    for turn in ({}, {"tenant": "gone"}, {"queues": {"default": -5}}, {"queues": {"x": 2}, "z": 1}):
-        await conn.execute(ADD, ["default", 1, 1, None, None, None])
+    for turn in (
+        {},
+        {"tenant": "gone"},
+        {"queues": {"0 default": -5}},
+        {"queues": {"x": 2}, "z": 1},
+    ):
+        await conn.execute(ADD, ["default", 1, 1, None, None, None, 0])
         assert len(await rows(conn, CLAIM, "w", 5, "1 hour", Jsonb(turn))) == 1
-    await conn.execute(ADD, ["default", 1, 1, None, None, None])
-    await refused(conn, CLAIM, "w", 5, "1 hour", Jsonb({"queues": {"default": "x"}}), state="22P02")
+    await conn.execute(ADD, ["default", 1, 1, None, None, None, 0])
+    await refused(
+        conn, CLAIM, "w", 5, "1 hour", Jsonb({"queues": {"0 default": "x"}}), state="22P02"
+    )

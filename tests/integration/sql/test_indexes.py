@@ -47,15 +47,15 @@ analyze agent.run; analyze agent.step; analyze agent.event;
 READY = """
 select r.id from agent.run r
  where r.queue_id = 1 and {} r.state = 'pending' and r.blocked_by is null and r.not_before is null
- order by r.id + 0 limit 42 for update skip locked
+ order by {} r.id + 0 limit 42 for update skip locked
 """
 # By index: where the statement stands, and the statement.
 USES = {
     "run_pkey": ("a worker reads its run", "select * from agent.run where id = 7"),
-    "run_ready": ("run/claim.sql claim_in_order", READY.format("")),
+    "run_ready": ("run/claim.sql claim_in_order", READY.format("", "r.priority desc,")),
     "run_ready_in_turn": (
         "run/claim.sql claim_in_order",
-        READY.format("r.tenant = 'other' and"),
+        READY.format("r.tenant = 'other' and r.priority = 0 and", ""),
     ),
     "run_ordering": (
         "run/claim.sql claim_in_order",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.build import WHEN, attachment, change
+from tests.helpers.build import WHEN, attachment, change, changed
 from walagent.domain.change import Begin, Op, Value
 from walagent.domain.run import NewRun, RunState
 from walagent.intake.deferred_codec import read_change
@@ -65,6 +65,14 @@ def test_a_write_of_a_person_has_no_cause() -> None:
     """And is at depth 0."""
     run = new_run(BEGIN, replace(MATCH, origin=None))
     assert (run.cause_run, run.depth) == (None, 0)
+
+
+def test_a_run_has_the_priority_of_its_version_and_a_turn_ten_more() -> None:
+    """A person waits for a turn."""
+    assert new_run(BEGIN, replace(MATCH, attachment=changed(LATER, priority=-7))).priority == -7
+    agent = changed(attachment(key_columns=("id",), turns={}), priority=5)
+    event = change(Op.INSERT, {"id": 1, "thread_id": "x", "number": 1})
+    assert new_run(BEGIN, Match(agent, event, None)).priority == 15
 
 
 RUNS = st.lists(

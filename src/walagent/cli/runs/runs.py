@@ -48,6 +48,7 @@ _SCREEN: Final = Screen(
         column("op", least=WHOLE),
         relation_column(),
         column("key"),
+        Column("priority", lambda row: row["priority"] or None),
         Column("tries", lambda row: row["attempt"] if row["attempt"] > 1 else None),
         column("tokens"),
         dollars_column("cost", "cost"),
@@ -80,8 +81,8 @@ def list_(where: Where, filters: RunFilter, limit: int, *, watch: bool, as_json:
         asyncio.run(until_stopped(watch=_watched(open_session(where), filters, limit)))
         return
     rows = ask(where, lambda conn: listings.list_runs(conn, filters, limit=limit))
-    columns = ["id", "attachment", "state", "op", "relation", "key", "attempt", "steps", "tokens"]
-    columns += ["cost", "created_at", "error"]
+    columns = ["id", "attachment", "state", "op", "relation", "key", "priority", "attempt", "steps"]
+    columns += ["tokens", "cost", "created_at", "error"]
     print_rows(rows, columns, as_json=as_json, empty="no matching runs", screen=_SCREEN)
 
 

@@ -39,9 +39,9 @@ with collecting as (
     returning 1
 ), started as (
     insert into agent.run (tenant, queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
-                           change, key, ordering_key, max_attempts, cause_run, depth, not_before)
+                           change, key, ordering_key, max_attempts, cause_run, depth, priority, not_before)
     select coalesce(tenant, agent.current_tenant()), attachment_id, attachment_id, attachment_version, %(generation)s, commit_lsn, ordinal, committed_at,
-           change, key, ordering_key, max_attempts, cause_run, coalesce(depth, 0),
+           change, key, ordering_key, max_attempts, cause_run, coalesce(depth, 0), coalesce(priority, 0),
            agent_internal.now() + make_interval(secs => %(debounce)s)
       from given
      where not exists (select from collecting)
