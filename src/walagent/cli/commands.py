@@ -320,6 +320,7 @@ COMMANDS: Final[dict[str, tuple[Entry, ...]]] = {
         _SHOW,
         _WHY,
         Command("changes", "runs.changes", "List the rows that agents changed."),
+        Command("revert", "runs.revert", "Take back what runs changed."),
         Command("ask", "questions.ask", "Ask the database a question."),
         Command("chat", "questions.chat", "Ask questions interactively."),
         Command("console", "start.console", "Print a link that signs in to the console."),

@@ -13,7 +13,7 @@ from walagent.domain.change import Begin, Change, Commit, Idle, Item, Op, Origin
 from walagent.intake.row_images import RowImages, may_need_images
 from walagent.matching import document
 from walagent.matching.match import Candidates, Posted, TooDeep, alike, matches
-from walagent.matching.origin import Origin, origin_of
+from walagent.matching.origin import Origin, origin_of, requested_run
 from walagent.matching.registry import (
     AttachmentRemoved,
     Registry,
@@ -117,8 +117,7 @@ class Batcher:
                 self.open = OpenTransaction(item)
             case Commit():
                 self._complete(item)
-            case OriginMarker() if not self._opened.has_changes and self._opened.origin is None:
-                # Ours stands first; whatever a tool says after it takes nothing back.
+            case OriginMarker():
                 self._take_marker(self._opened, item)
             case Idle(wal_end) if self.open is None:
                 self.passed = max(self.passed, wal_end)
@@ -136,7 +135,12 @@ class Batcher:
         return self.open
 
     def _take_marker(self, opened: OpenTransaction, marker: OriginMarker) -> None:
-        opened.origin = origin_of(marker, opened.begin.xid, self._key)
+        xid = opened.begin.xid
+        if (run_id := requested_run(marker, xid, self._key)) is not None:
+            opened.batch.recorded.ended.append((run_id, xid))
+        if opened.has_changes or opened.origin is not None:
+            return  # ours stands first; whatever a tool says after it takes nothing back
+        opened.origin = origin_of(marker, xid, self._key)
         if opened.origin is not None:
             opened.recording = Recording(opened.begin, opened.origin)
 
