@@ -137,6 +137,7 @@ def some_act(at: random.Random, own: Iterator[int]) -> str:
 
 async def _world(conn: AsyncConnection) -> None:
     await run_all(conn, DESK + WORLD)
+    await run_all(conn, "alter table event replica identity full")
     for table in ("customer", "ticket", "note", "history", "event_1", "event_2"):
         await run_all(conn, f"alter table {table} replica identity full")
         await run_all(

@@ -6,9 +6,11 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, value
 from walagent.base import faults
+from walagent.doctor.changes import check_changes
 from walagent.message import Json
 from walagent.models.script import call
 from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.store.install.server_facts import attached_tables
 
 CHANGES = (
     "select table_name, op, source, key, columns, before, after"
@@ -230,3 +232,21 @@ async def test_changes_go_with_their_run(conn: AsyncConnection, dsn: str) -> Non
         await d.ended()
     await run_all(conn, "select agent.prune('0 s')")
     assert await value(conn, "select count(*) from agent.row_change") == 0
+
+
+async def test_doctor_names_what_is_not_recorded(conn: AsyncConnection) -> None:
+    """Tables that a role can write and that are not published with their updates."""
+    await run_all(conn, DESK)
+    async with role(conn, "nologin") as app:
+        await run_all(
+            conn,
+            f"grant select, update on support_tickets to {app}; grant insert on refund to {app};"
+            f"grant usage on schema public to {app}",
+        )
+        await attach(conn, f"run_as={app}, writes=[status]")
+        tables = await attached_tables(conn)
+        (found,) = await check_changes(conn, tables)
+        assert f'role "{app}" can write public.refund, which is not published' in found.text
+        await run_all(conn, f"revoke insert on refund from {app}")
+        (found,) = await check_changes(conn, tables)
+        assert found.text.startswith("what agents can write is published")
