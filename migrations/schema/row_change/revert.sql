@@ -141,6 +141,13 @@ begin
           is distinct from (select array_agg(k order by k) from unnest(agent_internal.key_columns(_relation)) k) then
         return _c || jsonb_build_object('refuse', 'the primary key of the table is another one');
     end if;
+    select min(a.attname) into _lost
+      from pg_attribute a
+     where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+       and not exists (select from jsonb_each_text(_c -> 'numbers') n where n.value::smallint = a.attnum);
+    if _c ->> 'op' = 'insert' and _lost is not null then
+        return _c || jsonb_build_object('refuse', format('column "%s" was added, and can have values of others', _lost));
+    end if;
     return _c || jsonb_build_object(
         'now', _table, 'columns', _columns,
         'names', (select coalesce(jsonb_agg(v.value -> 0 order by v.key), '[]') from jsonb_each(_columns) v

@@ -146,6 +146,10 @@ CASES = {
     "inserted, then changed since": Case(
         T("text"), "insert into t values (1, 'a')", "update t set d = 'x'", "refused"
     ),
+    "inserted, then a column added": Case(
+        T("text"), "insert into t values (1, 'a')", "alter table t add e text default 'x'",
+        "refused",
+    ),
     "inserted and deleted by the run": Case(
         T("text") + "insert into t values (2, 'a')",
         f"insert into t values (1, 'a'); delete from t where id = 1; {B}", "", "restored",
