@@ -92,8 +92,10 @@ create or replace function agent_internal.record_before(_run bigint, _through te
     set search_path = pg_catalog, pg_temp
 as $$
 declare
+    _keys       constant text[] := agent_internal.key_columns(_relation);
     _definition jsonb;
     _columns    text[];
+    _sql        text;
     _found      jsonb;
 begin
     select v.definition into _definition
@@ -101,16 +103,22 @@ begin
            join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
      where r.id = _run;
     _columns := agent_internal.recorded_columns(_definition, _relation);
-    if not _columns @> array(select jsonb_object_keys(_key)) then
-        return;
+    if not _columns @> _keys or not _key ?& _keys or _keys = '{}' then
+        return;  -- if the key is another one, the call fails
     end if;
-    _found := agent_internal.read_texts(_through, agent_internal.bind_relation(
-        format('select pg_catalog.jsonb_object(array[%s]::pg_catalog.text[], array[%s]::pg_catalog.text[])'
-               ' from %%1$s as t, pg_catalog.jsonb_to_record($1) as k (%%2$s) where %%4$s for no key update of t',
-               (select string_agg(replace(quote_literal(c), '%', '%%'), ', ' order by n) from unnest(_columns) with ordinality as x (c, n)),
-               (select string_agg(replace(agent_internal.text_of(format('t.%I', c)), '%', '%%'), ', ' order by n)
-                  from unnest(_columns) with ordinality as x (c, n))),
-        _relation, _key), _key)::jsonb;
+    select format('select pg_catalog.jsonb_object(array[%s]::pg_catalog.text[], array[%s]::pg_catalog.text[])'
+                  ' from %I.%I as t, pg_catalog.jsonb_to_record($1) as k (%s) where %s for no key update of t',
+                  string_agg(quote_literal(a.attname), ', ' order by a.attnum),
+                  string_agg(agent_internal.text_of(format('t.%I', a.attname)), ', ' order by a.attnum),
+                  n.nspname, c.relname,
+                  -- Without the type modifier: reading a value must neither truncate nor pad it.
+                  string_agg(format('%I %s', a.attname, format_type(a.atttypid, -1)), ', ') filter (where a.attname = any (_keys)),
+                  agent_internal.same_key(_relation))
+      into _sql
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid
+     where c.oid = _relation and a.attname = any (_columns) and a.attnum > 0
+     group by n.nspname, c.relname;
+    _found := agent_internal.read_texts(_through, _sql, _key)::jsonb;
     if _found is not null then
         insert into agent_internal.row_before (tenant, run_id, xid, relation, key, before)
         select r.tenant, _run, (pg_current_xact_id()::text::numeric % 4294967296)::bigint, _relation,
