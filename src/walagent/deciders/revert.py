@@ -16,9 +16,11 @@ class RevertDecider(AsksNoModel):
     """Implements `Decider`."""
 
     def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
-        """Undo, then end with what was done or why nothing was."""
+        """Undo, then end with what was done or why nothing was; again after a retry."""
         del run  # all runs are alike
-        for step in steps:
+        for step in reversed(steps):
+            if step.kind is StepKind.NOTE and step.content.get("retry"):
+                break
             if step.kind is StepKind.RESULT:
                 text = summary(step.content["revert"])
                 return fail(text) if step.content["is_error"] else succeed(text)

@@ -108,6 +108,8 @@ async def test_runs_are_taken_back_by_number_and_by_agent(
         ]
         again = await to_thread(user.types, "revert", "1")
         assert (again.code, "was reverted by run" in again.err) == (2, True)
+        shown = await to_thread(user.types, "show", str(tried["revert"]))
+        assert "update of public.support_tickets 7: restored" in shown.worked().out
         left = await to_thread(user.types, "revert", "2")
         assert (left.code, "changed since" in left.out + left.err) == (1, True)
 

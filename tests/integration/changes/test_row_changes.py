@@ -39,11 +39,16 @@ async def recorded(d: Daemon, count: int = 1) -> list[tuple[Json, ...]]:
     return list(await rows(d.conn, CHANGES))
 
 
-async def test_update_row_is_recorded_with_what_was_before(conn: AsyncConnection, dsn: str) -> None:
+@pytest.mark.parametrize(
+    "plugin", ["pgoutput", pytest.param("wal2json", marks=pytest.mark.wal2json)]
+)
+async def test_update_row_is_recorded_with_what_was_before(
+    conn: AsyncConnection, dsn: str, plugin: str
+) -> None:
     """Also of a table of which the agent needs inserts alone, with the default identity."""
     await run_all(conn, DESK)
     script = [call("update_row", category="billing", amount=1.5), "done"]
-    async with daemon(conn, dsn, script) as d:
+    async with daemon(conn, dsn, script, plugin=plugin) as d:
         await attach(conn, "writes=[category, amount]")
         await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x')")
         found = await recorded(d)
@@ -143,6 +148,39 @@ async def test_what_the_role_cannot_read_is_not_recorded(conn: AsyncConnection, 
         ["amount", "status"],
         ["became", "id", "was"],
     ]
+
+
+async def test_rows_that_policies_could_hide_are_not_recorded(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Of a table with row-level security, only the row that the call names has values."""
+    await run_all(conn, DESK + HISTORY)
+    await run_all(
+        conn,
+        "alter table support_tickets enable row level security;"
+        "create policy own on support_tickets using (issue <> 'secret');"
+        "alter function keep() security definer;"
+        "create or replace function keep() returns trigger language plpgsql security definer as $$"
+        " begin if new.id = 7 then update support_tickets set status = 'seen' where id = 8;"
+        " end if; return null; end $$",
+    )
+    async with role(conn, "nologin") as app:
+        script = [call("update_row", category="bug"), "done"]
+        async with daemon(conn, dsn, script) as d:
+            await run_all(
+                conn,
+                f"grant usage on schema public to {app};"
+                f"grant select, update on support_tickets to {app};"
+                "insert into support_tickets (id, issue) values (8, 'secret')",
+            )
+            await attach(conn, f"run_as={app}, writes=[category]")
+            await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x')")
+            found = await recorded(d, 2)
+        await run_all(conn, f"drop owned by {app}")
+    named = [row for row in found if row[2] == "statement"]
+    hidden = [row for row in found if row[2] == "trigger"]
+    assert [(row[3], row[6]["category"]) for row in named] == [({"id": "7"}, "bug")]
+    assert [(row[1], *row[3:]) for row in hidden] == [("update", None, None, None, None)]
 
 
 async def test_changes_of_people_and_rolled_back_ones_are_not_recorded(
