@@ -149,7 +149,8 @@ class Batcher:
         for changes in alike(piece.changes):
             relation = changes[0].relation
             if opened.recording is not None:
-                self._record(opened, opened.recording, changes)
+                weight = piece.weight * len(changes) // len(piece.changes)
+                self._record(opened, opened.recording, changes, weight)
             if is_ours(relation):
                 for change in changes:
                     self._take_attaching(opened, change)
@@ -162,12 +163,15 @@ class Batcher:
                 self._find(opened, changes, attachments, weight)
 
     @staticmethod
-    def _record(opened: OpenTransaction, recording: Recording, changes: Sequence[Change]) -> None:
+    def _record(
+        opened: OpenTransaction, recording: Recording, changes: Sequence[Change], weight: int
+    ) -> None:
         """Record what a run changed."""
         entry = recording.take(changes)
         if entry is not None:
             opened.batch.recorded.changes.append(entry)
             opened.batch.size += len(entry["rows"])
+            opened.batch.weight += weight
 
     def _take_events(self, opened: OpenTransaction, changes: Sequence[Change], weight: int) -> None:
         """Collect events of threads, whose members are looked up later."""
