@@ -51,6 +51,7 @@ SAFE = {
     "agent_signed.execute_as": _SIGNED,
     "agent_signed.open_step": _SIGNED,
     "agent_signed.read_as": _SIGNED,
+    "agent_signed.revert_run": _SIGNED,
     "agent_signed.write_as": _SIGNED,
     "agent_internal.record_step": _HELD,
     "agent_internal.finish_run": _HELD,

@@ -520,6 +520,7 @@ async def test_what_is_signed_is_all_that_each_role_can_call(conn: AsyncConnecti
         "agent_signed.execute_as(text,bytea)",
         "agent_signed.open_step(text,bytea)",
         "agent_signed.read_as(text,bytea,text[])",
+        "agent_signed.revert_run(text,bytea)",
         "agent_signed.write_as(text,bytea)",
     ]
     depends = """

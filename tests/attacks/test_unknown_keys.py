@@ -197,6 +197,8 @@ WRITTEN: Final = {
     "agent_version.definition", "approval.arguments", "attachment.definition",
     "attachment_version.definition", "audit.detail", "backfill.cursor", "correction.key",
     "event.data",
+    "row_change.after", "row_change.before", "row_change.key", "row_change.numbers",
+    "row_change.old_key",
     "persona_version.definition", "policy.compiled", "question.answer", "question.options",
     "run.change", "run.error",
     "step.content", "tool_version.definition", "workflow_node.settings",

@@ -183,6 +183,29 @@ as $$
 $$;
 comment on function agent_internal.drift_of_run(bigint, text) is 'Why the attachment of a run is broken, if an error can have that cause';
 
+-- That the primary keys of a table's row `t` and of `k` are the same: by the operators of its index.
+create or replace function agent_internal.same_key(_relation oid)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select string_agg(format('t.%1$I operator(%2$s) k.%1$I', a.attname, coalesce(o.name, 'pg_catalog.=')), ' and ' order by x.n)
+      from pg_index i
+           cross join lateral unnest(i.indkey::smallint[], i.indclass::oid[]) with ordinality as x (attnum, class, n)
+           join pg_attribute a on a.attrelid = i.indrelid and a.attnum = x.attnum
+           left join lateral (
+               select format('%I.%s', n.nspname, p.oprname) as name
+                 from pg_opclass c
+                      join pg_am m on m.oid = c.opcmethod and m.amname = 'btree'
+                      join pg_amop e on e.amopfamily = c.opcfamily and e.amoplefttype = c.opcintype
+                                    and e.amoprighttype = c.opcintype and e.amopstrategy = 3
+                      join pg_operator p on p.oid = e.amopopr join pg_namespace n on n.oid = p.oprnamespace
+                where c.oid = x.class or c.opcdefault and c.opcintype = a.atttypid
+                order by c.oid = x.class desc limit 1) o on true
+     where i.indrelid = _relation and i.indisprimary
+$$;
+
 -- Complete a statement about a table: %1$s is its present name, %2$s and %3$s are columns with their present types, of
 -- the key and to be set, and %4$s is that the key is the same: by the operators of its index, whatever is on the search_path.
 --
@@ -196,7 +219,6 @@ as $$
 declare
     _name text;
     _keys text[] := array(select jsonb_object_keys(_key) order by 1);
-    _same text;
 begin
     select format('%I.%I', n.nspname, c.relname) into _name
       from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = _relation;
@@ -206,22 +228,9 @@ begin
         raise exception 'the primary key of % is now (%)', _name, array_to_string(agent_internal.key_columns(_relation), ', ')
             using errcode = 'WA009';
     end if;
-    select string_agg(format('t.%1$I operator(%2$s) k.%1$I', a.attname, coalesce(o.name, 'pg_catalog.=')), ' and ' order by x.n) into _same
-      from pg_index i
-           cross join lateral unnest(i.indkey::smallint[], i.indclass::oid[]) with ordinality as x (attnum, class, n)
-           join pg_attribute a on a.attrelid = i.indrelid and a.attnum = x.attnum
-           left join lateral (
-               select format('%I.%s', n.nspname, p.oprname) as name
-                 from pg_opclass c
-                      join pg_am m on m.oid = c.opcmethod and m.amname = 'btree'
-                      join pg_amop e on e.amopfamily = c.opcfamily and e.amoplefttype = c.opcintype
-                                    and e.amoprighttype = c.opcintype and e.amopstrategy = 3
-                      join pg_operator p on p.oid = e.amopopr join pg_namespace n on n.oid = p.oprnamespace
-                where c.oid = x.class or c.opcdefault and c.opcintype = a.atttypid
-                order by c.oid = x.class desc limit 1) o on true
-     where i.indrelid = _relation and i.indisprimary;
     return format(_sql, _name, agent_internal.typed_columns(_relation, _keys),
-                  agent_internal.typed_columns(_relation, array(select jsonb_object_keys(_set))), _same);
+                  agent_internal.typed_columns(_relation, array(select jsonb_object_keys(_set))),
+                  agent_internal.same_key(_relation));
 end;
 $$;
 comment on function agent_internal.bind_relation(text, oid, jsonb, jsonb) is 'Complete a statement about a table with its present name and column types';

@@ -328,15 +328,15 @@ create or replace function agent_internal.typed_columns(_relation oid, _names te
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _gone text;
+    _gone  text;
+    _typed text;
 begin
-    select name into _gone from agent_internal.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)]))
-     where type_now is null limit 1;
-    if found then
+    select min(name) filter (where type_now is null), string_agg(format('%I %s', name, type_now), ', ') into _gone, _typed
+      from agent_internal.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)]));
+    if _gone is not null then
         raise exception 'column "%" of % does not exist', _gone, _relation::regclass using errcode = 'WA009';
     end if;
-    return (select string_agg(format('%I %s', name, type_now), ', ')
-              from agent_internal.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)])));
+    return _typed;
 end;
 $$;
 comment on function agent_internal.typed_columns(oid, text[]) is 'Columns with their types, as a column definition list';

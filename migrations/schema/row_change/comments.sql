@@ -19,10 +19,11 @@ comment on column agent.row_change.omitted is 'Columns whose values are not reco
 comment on column agent.row_change.rows is 'Number of changes that the row stands for: 1, except with more';
 comment on column agent.row_change.numbers is 'Numbers of the columns, which a rename keeps; a column that was altered since is not in it';
 comment on column agent.row_change.tenant is 'Tenant of the run';
-comment on table agent_internal.row_before is 'Rows before update_row updated them, until the reader comes to the change';
+comment on table agent_internal.row_before is 'Rows before update_row updated them or a revert restored them, until the reader comes to the change';
 comment on column agent_internal.row_before.run_id is 'Run of the call';
 comment on column agent_internal.row_before.xid is 'ID of the transaction, its lower 32 bits';
+comment on column agent_internal.row_before.n is 'Number in the transaction';
 comment on column agent_internal.row_before.relation is 'OID of the table';
 comment on column agent_internal.row_before.key is 'Primary key, as texts';
-comment on column agent_internal.row_before.before is 'Values that the role of the run can read, as texts';
+comment on column agent_internal.row_before.before is 'Values that the role of the run can read, as texts; NULL: there was no row';
 comment on column agent_internal.row_before.tenant is 'Tenant of the run';

@@ -92,8 +92,10 @@ create or replace function agent_internal.record_before(_run bigint, _through te
     set search_path = pg_catalog, pg_temp
 as $$
 declare
+    _keys       constant text[] := agent_internal.key_columns(_relation);
     _definition jsonb;
     _columns    text[];
+    _sql        text;
     _found      jsonb;
 begin
     select v.definition into _definition
@@ -101,16 +103,22 @@ begin
            join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
      where r.id = _run;
     _columns := agent_internal.recorded_columns(_definition, _relation);
-    if not _columns @> array(select jsonb_object_keys(_key)) then
-        return;
+    if not _columns @> _keys or not _key ?& _keys or _keys = '{}' then
+        return;  -- if the key is another one, the call fails
     end if;
-    _found := agent_internal.read_texts(_through, agent_internal.bind_relation(
-        format('select pg_catalog.jsonb_object(array[%s]::pg_catalog.text[], array[%s]::pg_catalog.text[])'
-               ' from %%1$s as t, pg_catalog.jsonb_to_record($1) as k (%%2$s) where %%4$s for no key update of t',
-               (select string_agg(replace(quote_literal(c), '%', '%%'), ', ' order by n) from unnest(_columns) with ordinality as x (c, n)),
-               (select string_agg(replace(agent_internal.text_of(format('t.%I', c)), '%', '%%'), ', ' order by n)
-                  from unnest(_columns) with ordinality as x (c, n))),
-        _relation, _key), _key)::jsonb;
+    select format('select pg_catalog.jsonb_object(array[%s]::pg_catalog.text[], array[%s]::pg_catalog.text[])'
+                  ' from %I.%I as t, pg_catalog.jsonb_to_record($1) as k (%s) where %s for no key update of t',
+                  string_agg(quote_literal(a.attname), ', ' order by a.attnum),
+                  string_agg(agent_internal.text_of(format('t.%I', a.attname)), ', ' order by a.attnum),
+                  n.nspname, c.relname,
+                  -- Without the type modifier: reading a value must neither truncate nor pad it.
+                  string_agg(format('%I %s', a.attname, format_type(a.atttypid, -1)), ', ') filter (where a.attname = any (_keys)),
+                  agent_internal.same_key(_relation))
+      into _sql
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid
+     where c.oid = _relation and a.attname = any (_columns) and a.attnum > 0
+     group by n.nspname, c.relname;
+    _found := agent_internal.read_texts(_through, _sql, _key)::jsonb;
     if _found is not null then
         insert into agent_internal.row_before (tenant, run_id, xid, relation, key, before)
         select r.tenant, _run, (pg_current_xact_id()::text::numeric % 4294967296)::bigint, _relation,
@@ -195,7 +203,7 @@ declare
     _key        text[];
     _numbers    jsonb;
     _hidden     boolean;
-    _before     agent_internal.row_before;
+    _named      boolean;  -- whether the call says which rows are its own
     _step       integer;
 begin
     perform agent_internal.await_visible(array(
@@ -221,8 +229,8 @@ begin
                      when not exists (select from pg_index i where i.indrelid = _relation and i.indisprimary
                                                                and age(i.xmin) between 0 and age(_xid) - 1)
                      then agent_internal.key_columns(_relation) end;
-        select * into _before from agent_internal.row_before b
-         where b.run_id = (_group -> 'run')::bigint and b.xid = (_group -> 'xid')::bigint;
+        _named := exists (select from agent_internal.row_before b
+                           where b.run_id = (_group -> 'run')::bigint and b.xid = (_group -> 'xid')::bigint);
         select max(s.seq) into _step from agent.step s
          where s.run_id = (_group -> 'run')::bigint and s.xmin = _xid and s.kind = 'result';
         insert into agent.row_change (tenant, run_id, commit_lsn, ordinal, step, xid, committed_at, relation, schema_name, table_name,
@@ -233,24 +241,27 @@ begin
                case when c.op = 'update' and x.before ?& array(select jsonb_object_keys(x.after))
                     then array(select k from jsonb_object_keys(x.after) k where x.before -> k is distinct from x.after -> k order by 1) end,
                x.before, x.after,
-               array(select o from jsonb_array_elements_text(c.omitted) o
+               array(select o from jsonb_array_elements_text(c.omitted) o where c.op <> 'delete' or not coalesce(x.before ? o, false)
                       union select k from jsonb_object_keys(coalesce(c.new, c.old, '{}')) k where not k = any (x.columns) order by 1),
                coalesce(agent_internal.part_of(_numbers, array(select jsonb_object_keys(coalesce(x.after, '{}') || coalesce(x.before, '{}')))), '{}')
           from jsonb_to_recordset(_group -> 'rows')
                    as c (n integer, op text, old jsonb, new jsonb, first boolean, omitted jsonb)
                cross join lateral (
                    select agent_internal.key_in(coalesce(c.new, c.old), _key) as key, agent_internal.key_in(c.old, _key) as old_key) k
-               cross join lateral (
-                   select case when _before.run_id is null then null
-                               when _before.relation = _relation and _before.key in (k.key, k.old_key) then 'statement'
-                               else 'trigger' end as source) s
+               left join lateral (
+                   select 'statement' as source, b.before
+                     from agent_internal.row_before b
+                    where _named and b.run_id = (_group -> 'run')::bigint and b.xid = (_group -> 'xid')::bigint
+                      and b.relation = _relation and b.key in (k.key, k.old_key)
+                    order by b.n limit 1) b on true
+               cross join lateral (select coalesce(b.source, case when _named then 'trigger' end) as source) s
                cross join lateral (
                    select s.source, case when _hidden and s.source is distinct from 'statement' then '{}' else _columns end as columns) w
                cross join lateral (
                    select w.source, w.columns,
                           case when w.columns @> _key then k.key end as key, case when w.columns @> _key then k.old_key end as old_key,
-                          case when c.op = 'update' and w.source = 'statement' and c.first
-                               then agent_internal.part_of(_before.before || coalesce(c.old, '{}'), w.columns)
+                          case when c.op in ('update', 'delete') and b.before is not null and c.first
+                               then agent_internal.part_of(b.before || coalesce(c.old, '{}'), w.columns)
                                else agent_internal.part_of(c.old, w.columns) end as before,
                           agent_internal.part_of(c.new, w.columns) as after) x
          order by c.n

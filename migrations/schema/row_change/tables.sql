@@ -35,15 +35,18 @@ create index row_change_of_old_key on agent.row_change using hash (old_key) wher
 
 create index row_change_committed on agent.row_change using brin (committed_at) with (pages_per_range = 8, autosummarize = on);
 
--- What a row was before the tool update_row updated it: the WAL has that only with replica identity full.  Written in the
--- transaction of the step, and taken into agent.row_change when the reader comes to it.
+-- What a row was before the tool update_row updated it, or a revert restored it: the WAL has that only with replica identity
+-- full.  Written in the transaction of the step, and taken into agent.row_change when the reader comes to it.
 create table agent_internal.row_before (
     run_id   bigint not null,
     xid      bigint not null,
+    n        integer not null default 0 check (n >= 0),
     relation oid not null,
     key      jsonb not null,
-    before   jsonb not null,
+    before   jsonb,
     tenant   text collate "C" not null default agent.current_tenant(),
-    primary key (run_id, xid),
+    primary key (run_id, xid, n),
     foreign key (run_id, tenant) references agent.run (id, tenant) on delete cascade
 );
+
+create index row_before_of_row on agent_internal.row_before using hash (key);

@@ -89,7 +89,7 @@ end;
 $$;
 
 -- Start a write-back transaction: lock the run, and emit an origin marker, a logical message with run, attachment
--- and depth.  It is signed with a key that only the owner and the runner can read, and bound to the transaction
+-- and depth; "revert" follows if the run takes another back, to which no agent reacts.  It is signed with a key that only the owner and the runner can read, and bound to the transaction
 -- ID: a marker that is forged or copied is ignored.
 create or replace function agent_internal.begin_write(_run bigint, _lease bigint)
     returns void
@@ -100,7 +100,8 @@ declare
     _what text;
 begin
     perform agent_internal.lock_run(_run, _lease);
-    select format('%s %s %s', id, coalesce(attachment_id, 0), depth) into _what from agent.run where id = _run;
+    select format('%s %s %s%s', id, coalesce(attachment_id, 0), depth, case when undoes is not null then ' revert' end)
+      into _what from agent.run where id = _run;
     perform pg_logical_emit_message(true, 'walagent',
                                     _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
 end;

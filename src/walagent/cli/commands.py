@@ -1,7 +1,7 @@
 """All groups and commands: what is typed, where it is defined, and its line in a list."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 _CLI: Final = "walagent.cli"
@@ -9,11 +9,16 @@ _CLI: Final = "walagent.cli"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command.  Its module, of `walagent.cli`, contains a click command named `attribute`."""
+    """One command.  Its module, of `walagent.cli`, contains a click command named `attribute`.
+
+    Args:
+        is_listed: whether `walagent --help` has it; else the help of its group alone.
+    """
 
     name: str
     module: str
     help: str
+    is_listed: bool = True
 
     @property
     def attribute(self) -> str:
@@ -39,6 +44,8 @@ Entry = Command | Group
 
 _SHOW: Final = Command("show", "runs.runs", "Show a run and its steps.")
 _WHY: Final = Command("why", "runs.why", "Explain why a row has a run, or none.")
+_CHANGES: Final = Command("changes", "runs.changes", "List the rows that agents changed.")
+_REVERT: Final = Command("revert", "runs.revert", "Take back what runs changed.")
 
 _AGENTS: Final = Group(
     "agents",
@@ -81,13 +88,15 @@ _AGENTS: Final = Group(
 )
 _RUNS: Final = Group(
     "runs",
-    "Runs: list, retry, cancel, resolve; what they cost.",
+    "Runs: list, retry, cancel, revert; what they cost.",
     (
         Command("list", "runs.runs", "List runs, newest first."),
         _SHOW,
         _WHY,
         Command("retry", "runs.runs", "Requeue failed, dead or cancelled runs."),
         Command("cancel", "runs.runs", "Cancel runs."),
+        _CHANGES,
+        _REVERT,
         Command("corrections", "runs.corrections", "List what others changed of agents' writes."),
         Command("resolve", "approvals", "Resolve a call whose outcome is unknown."),
         Command("cost", "runs.cost", "Add up tokens and cost of model calls."),
@@ -321,7 +330,8 @@ COMMANDS: Final[dict[str, tuple[Entry, ...]]] = {
         Command("status", "start.status", "Show reader, lag, queue, and what needs a person."),
         _SHOW,
         _WHY,
-        Command("changes", "runs.changes", "List the rows that agents changed."),
+        replace(_CHANGES, is_listed=False),
+        replace(_REVERT, is_listed=False),
         Command("ask", "questions.ask", "Ask the database a question."),
         Command("chat", "questions.chat", "Ask questions interactively."),
         Command("console", "start.console", "Print a link that signs in to the console."),

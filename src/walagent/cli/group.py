@@ -93,9 +93,10 @@ class Commands(click.Group):
         """List the entries under their headings, without importing any."""
         width = max(map(len, self._known))
         for heading, entries in self._headings.items():
-            if entries:
+            listed = [each for each in entries if isinstance(each, Group) or each.is_listed]
+            if listed:
                 with formatter.section(heading):
-                    formatter.write_dl([(each.name.ljust(width), each.help) for each in entries])
+                    formatter.write_dl([(each.name.ljust(width), each.help) for each in listed])
 
 
 class Program(Commands):

@@ -18,6 +18,7 @@ from walagent.config.environment import Environment
 from walagent.doctor.analyst import check_analyst, check_standby_of_questions
 from walagent.doctor.budgets import check_budgets
 from walagent.doctor.caching import check_caching
+from walagent.doctor.changes import check_changes
 from walagent.doctor.code import check_code
 from walagent.doctor.finding import Finding, Severity, of_kind, ok, problem, warning
 from walagent.doctor.models import build_models, check_models, probe_models
@@ -159,6 +160,7 @@ async def _examine_schema(
         ],
         "attachments": check_tables(tables, facts.role),
         "code": await check_code(conn, tables, config),
+        "changes": await check_changes(conn, tables),
         "publications": check_publications(missing, published, trouble),
         "gaps": check_gaps(await listings.list_gaps(conn)),
         "budgets": await _budgets(conn),

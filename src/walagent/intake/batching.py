@@ -14,7 +14,7 @@ from walagent.intake.row_images import RowImages, may_need_images
 from walagent.matching import document
 from walagent.matching.corrections import Corrected, Corrections, Watched
 from walagent.matching.match import Candidates, Posted, TooDeep, alike, matches
-from walagent.matching.origin import Origin, origin_of
+from walagent.matching.origin import Origin, origin_of, requested_run
 from walagent.matching.registry import (
     AttachmentRemoved,
     Registry,
@@ -136,8 +136,7 @@ class Batcher:
                 self.open = OpenTransaction(item)
             case Commit():
                 self._complete(item)
-            case OriginMarker() if not self._opened.has_changes and self._opened.origin is None:
-                # Ours stands first; whatever a tool says after it takes nothing back.
+            case OriginMarker():
                 self._take_marker(self._opened, item)
             case Idle(wal_end) if self.open is None:
                 self.passed = max(self.passed, wal_end)
@@ -155,7 +154,12 @@ class Batcher:
         return self.open
 
     def _take_marker(self, opened: OpenTransaction, marker: OriginMarker) -> None:
-        opened.origin = origin_of(marker, opened.begin.xid, self._key)
+        xid = opened.begin.xid
+        if (run_id := requested_run(marker, xid, self._key)) is not None:
+            opened.batch.recorded.ended.append((run_id, xid))
+        if opened.has_changes or opened.origin is not None:
+            return  # ours stands first; whatever a tool says after it takes nothing back
+        opened.origin = origin_of(marker, xid, self._key)
         if opened.origin is not None:
             opened.recording = Recording(opened.begin, opened.origin)
 
@@ -164,9 +168,11 @@ class Batcher:
         for changes in alike(piece.changes):
             relation = changes[0].relation
             if opened.recording is not None:
-                self._record(opened, opened.recording, changes)
+                weight = piece.weight * len(changes) // len(piece.changes)
+                self._record(opened, opened.recording, changes, weight)
             elif watched := self.corrections.of(relation):
-                self._take_corrected(opened, watched, changes)
+                weight = piece.weight * len(changes) // len(piece.changes)
+                self._take_corrected(opened, watched, changes, weight)
             if is_ours(relation):
                 for change in changes:
                     self._take_attaching(opened, change)
@@ -179,7 +185,11 @@ class Batcher:
                 self._find(opened, changes, attachments, weight)
 
     def _record(
-        self, opened: OpenTransaction, recording: Recording, changes: Sequence[Change]
+        self,
+        opened: OpenTransaction,
+        recording: Recording,
+        changes: Sequence[Change],
+        weight: int,
     ) -> None:
         """Record what a run changed."""
         entry = recording.take(changes)
@@ -188,10 +198,11 @@ class Batcher:
             self.corrections.wrote(relation, entry, self.registry.of(relation))
             opened.batch.recorded.changes.append(entry)
             opened.batch.size += len(entry["rows"])
+            opened.batch.weight += weight
 
     @staticmethod
     def _take_corrected(
-        opened: OpenTransaction, watched: Watched, changes: Sequence[Change]
+        opened: OpenTransaction, watched: Watched, changes: Sequence[Change], weight: int
     ) -> None:
         """Collect what others changed of rows that agents wrote."""
         if rows := watched.take(changes):
@@ -199,6 +210,7 @@ class Batcher:
                 opened.corrected = Corrected(opened.begin)
             opened.corrected.add(changes[0].relation, rows)
             opened.batch.size += len(rows)
+            opened.batch.weight += weight * len(rows) // len(changes)
             metrics.corrections_asked.inc(len(rows))
 
     def _take_events(self, opened: OpenTransaction, changes: Sequence[Change], weight: int) -> None:

@@ -113,10 +113,12 @@ def matches(
 
     Args:
         origin: the run that wrote the changes, None for people and applications.  Its own
-            attachment does not react to them.
+            attachment does not react to them, and none to those of a revert.
         lacks: by attachment ID, what its table lacks.
     """
     op = changes[0].op
+    if origin is not None and origin.reverts:
+        return
     for attachment in attachments:
         if op not in attachment.trigger.ops:
             continue

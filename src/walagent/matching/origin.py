@@ -1,8 +1,12 @@
 """Identify the run that wrote a transaction, from its origin marker.
 
-A write-back starts with a logical message `<run> <attachment> <depth> <signature>`.  The signature
-covers these numbers and the transaction's ID, with a key that only the schema owner and the runner
-can read.  A message that another user emits or copies has no valid signature and is ignored.
+A write-back starts with a logical message `<run> <attachment> <depth> <signature>`; that of a run
+that takes another back has `revert` before the signature.  The signature covers these words and the
+transaction's ID, with a key that only the schema owner and the runner can read.  A message that
+another user emits or copies has no valid signature and is ignored.
+
+A transaction that asks for a revert has the message `<run> request <signature>`, anywhere: it says
+nothing of its own changes, and lets intake write its position at once.
 """
 
 import hashlib
@@ -13,6 +17,8 @@ from walagent.domain.change import OriginMarker
 
 PREFIX = "walagent"
 _NUMBERS = 3
+_REVERT = b"revert"
+_REQUEST = b"request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,7 @@ class Origin:
     run_id: int
     attachment_id: int
     depth: int
+    reverts: bool = False  # whether it takes another run back: no agent reacts
 
 
 def origin_of(marker: OriginMarker, xid: int, key: bytes) -> Origin | None:
@@ -33,11 +40,23 @@ def origin_of(marker: OriginMarker, xid: int, key: bytes) -> Origin | None:
     """
     what, _, signature = marker.content.rpartition(b" ")
     numbers = what.split(b" ")
+    if reverts := numbers[-1] == _REVERT:
+        numbers = numbers[:-1]
     if marker.prefix != PREFIX or len(numbers) != _NUMBERS or not all(n.isdigit() for n in numbers):
         return None
     if not hmac.compare_digest(sign(what, xid, key), signature):
         return None
-    return Origin(*(int(number) for number in numbers))
+    run_id, attachment_id, depth = map(int, numbers)
+    return Origin(run_id, attachment_id, depth, reverts)
+
+
+def requested_run(marker: OriginMarker, xid: int, key: bytes) -> int | None:
+    """Return the run that a transaction has asked for, if a function of walagent says so."""
+    what, _, signature = marker.content.rpartition(b" ")
+    number, _, word = what.partition(b" ")
+    if marker.prefix != PREFIX or word != _REQUEST or not number.isdigit():
+        return None
+    return int(number) if hmac.compare_digest(sign(what, xid, key), signature) else None
 
 
 def sign(what: bytes, xid: int, key: bytes) -> bytes:

@@ -102,6 +102,8 @@ class Recording:
         is_first = True
         if key is not None and change.op is not Op.TRUNCATE:
             old, new, is_first = self._followed(change, key, old, new)
+        if change.op is Op.DELETE:  # without replica identity full, the WAL has the key alone
+            lacking |= types.keys() - (old or {}).keys()
         row: dict[str, Any] = {
             "n": change.ordinal,
             "op": change.op.value,

@@ -12,6 +12,7 @@ from walagent.moves import End, Kind
 from walagent.runs.kinds.agent_kind import agent_kind
 from walagent.runs.kinds.delivery_kind import delivery_kind
 from walagent.runs.kinds.embedding_kind import embedding_kind
+from walagent.runs.kinds.revert_kind import revert_kind
 from walagent.runs.kinds.turn_kind import turn_kind
 from walagent.runs.kinds.workflow_kind import workflow_kind
 from walagent.runs.tools.toolbox import Toolbox
@@ -63,6 +64,7 @@ _KINDS: Mapping[str, Callable[[Parts], Kind]] = {
     "node": lambda parts: workflow_kind(parts.pool, parts.toolbox, parts.secret),
     "embedding": _embedding,
     "delivery": _delivery,
+    "revert": lambda parts: revert_kind(parts.toolbox.calls),
 }
 
 

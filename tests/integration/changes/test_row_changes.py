@@ -6,9 +6,11 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, value
 from walagent.base import faults
+from walagent.doctor.changes import check_changes
 from walagent.message import Json
 from walagent.models.script import call
 from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.store.install.server_facts import attached_tables
 
 CHANGES = (
     "select table_name, op, source, key, columns, before, after"
@@ -37,11 +39,16 @@ async def recorded(d: Daemon, count: int = 1) -> list[tuple[Json, ...]]:
     return list(await rows(d.conn, CHANGES))
 
 
-async def test_update_row_is_recorded_with_what_was_before(conn: AsyncConnection, dsn: str) -> None:
+@pytest.mark.parametrize(
+    "plugin", ["pgoutput", pytest.param("wal2json", marks=pytest.mark.wal2json)]
+)
+async def test_update_row_is_recorded_with_what_was_before(
+    conn: AsyncConnection, dsn: str, plugin: str
+) -> None:
     """Also of a table of which the agent needs inserts alone, with the default identity."""
     await run_all(conn, DESK)
     script = [call("update_row", category="billing", amount=1.5), "done"]
-    async with daemon(conn, dsn, script) as d:
+    async with daemon(conn, dsn, script, plugin=plugin) as d:
         await attach(conn, "writes=[category, amount]")
         await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x')")
         found = await recorded(d)
@@ -143,6 +150,39 @@ async def test_what_the_role_cannot_read_is_not_recorded(conn: AsyncConnection, 
     ]
 
 
+async def test_rows_that_policies_could_hide_are_not_recorded(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Of a table with row-level security, only the row that the call names has values."""
+    await run_all(conn, DESK + HISTORY)
+    await run_all(
+        conn,
+        "alter table support_tickets enable row level security;"
+        "create policy own on support_tickets using (issue <> 'secret');"
+        "alter function keep() security definer;"
+        "create or replace function keep() returns trigger language plpgsql security definer as $$"
+        " begin if new.id = 7 then update support_tickets set status = 'seen' where id = 8;"
+        " end if; return null; end $$",
+    )
+    async with role(conn, "nologin") as app:
+        script = [call("update_row", category="bug"), "done"]
+        async with daemon(conn, dsn, script) as d:
+            await run_all(
+                conn,
+                f"grant usage on schema public to {app};"
+                f"grant select, update on support_tickets to {app};"
+                "insert into support_tickets (id, issue) values (8, 'secret')",
+            )
+            await attach(conn, f"run_as={app}, writes=[category]")
+            await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x')")
+            found = await recorded(d, 2)
+        await run_all(conn, f"drop owned by {app}")
+    named = [row for row in found if row[2] == "statement"]
+    hidden = [row for row in found if row[2] == "trigger"]
+    assert [(row[3], row[6]["category"]) for row in named] == [({"id": "7"}, "bug")]
+    assert [(row[1], *row[3:]) for row in hidden] == [("update", None, None, None, None)]
+
+
 async def test_changes_of_people_and_rolled_back_ones_are_not_recorded(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -230,3 +270,21 @@ async def test_changes_go_with_their_run(conn: AsyncConnection, dsn: str) -> Non
         await d.ended()
     await run_all(conn, "select agent.prune('0 s')")
     assert await value(conn, "select count(*) from agent.row_change") == 0
+
+
+async def test_doctor_names_what_is_not_recorded(conn: AsyncConnection) -> None:
+    """Tables that a role can write and that are not published with their updates."""
+    await run_all(conn, DESK)
+    async with role(conn, "nologin") as app:
+        await run_all(
+            conn,
+            f"grant select, update on support_tickets to {app}; grant insert on refund to {app};"
+            f"grant usage on schema public to {app}",
+        )
+        await attach(conn, f"run_as={app}, writes=[status]")
+        tables = await attached_tables(conn)
+        (found,) = await check_changes(conn, tables)
+        assert f'role "{app}" can write public.refund, which is not published' in found.text
+        await run_all(conn, f"revoke insert on refund from {app}")
+        (found,) = await check_changes(conn, tables)
+        assert found.text.startswith("what agents can write is published")

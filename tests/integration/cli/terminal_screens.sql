@@ -54,3 +54,11 @@ insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, as
     (5, 'c1', 'refund_user', '{"amount": 99, "reason": "The customer was charged twice for the same order of'
      ' January, which the payment provider confirms; a refund of one of the two charges is due."}', '', 'screens_app',
      now() - interval '3 hours 30 minutes', now() + interval '6 days 12 hours');
+insert into agent.row_change (run_id, commit_lsn, ordinal, step, xid, committed_at, relation, schema_name, table_name, op, source,
+                              key, columns, before, after, omitted, rows) values
+    (1, '0/10', 0, 1, 7, now() - interval '40 days', 'support_tickets'::regclass, 'public', 'support_tickets', 'update', 'statement',
+     '{"id": "1"}', '{status}', '{"id": "1", "status": "open"}', '{"id": "1", "status": "closed"}', '{}', 1),
+    (2, '0/20', 0, 1, 8, now() - interval '3 days 1 hour', 'forum.posts_of_all_customers'::regclass, 'forum', 'posts_of_all_customers',
+     'update', 'trigger', '{"id": "f3d15830-f275-40e0-8af7-53a0f9cec812"}', null, null,
+     '{"id": "f3d15830-f275-40e0-8af7-53a0f9cec812", "state": "hidden", "body": "This is an advertisement that was posted a hundred times."}', '{}', 1),
+    (2, '0/20', 1, 1, 8, now() - interval '3 days 1 hour', null, 'forum', 'words', 'more', 'trigger', null, null, null, null, '{}', 2500);

@@ -181,6 +181,7 @@ def user(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Us
                 "insert into support_tickets (customer, issue) values (%s, %s)", TICKETS[3]
             )
             until(conn, "select bool_and(state = 'done') from agent.backfill")
+            until(conn, "select count(*) = 2 from agent.row_change")
             assert daemon.ends(signal.SIGTERM) == 0
         conn.execute("delete from agent.model where name not in ('script', 'gpt-4o', 'o3')")
         conn.execute(

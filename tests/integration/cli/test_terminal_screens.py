@@ -19,6 +19,7 @@ SCREENS = {
     "agents": ["agents", "list", "--all"],
     "approvals": ["approvals"],
     "budgets": ["budgets"],
+    "changes": ["changes"],
     "models": ["models"],
     "runs": ["runs"],
     "show": ["show", "5"],

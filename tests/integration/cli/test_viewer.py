@@ -58,6 +58,7 @@ def test_who_may_look_can_use_every_command_that_looks(
                 "budgets",
                 "gaps",
                 "models",
+                "changes",
             ):
                 user.types(*command.split()).worked()
         finally:

@@ -242,3 +242,21 @@ def test_rows_that_the_stream_has_are_noted_for_a_running_backfill() -> None:
     it = batcher(attachment(id=1), attachment(id=2), backfilling={2})
     group = take(it, begin(), Piece([insert(7), insert(8)]), Piece([insert(9, OTHER)]), commit())
     assert group.seen == [(2, "7"), (2, "8")]
+
+
+def test_what_a_run_changed_is_recorded_beside_its_runs() -> None:
+    """Of a transaction with an origin marker; its end is recorded, too."""
+    it = batcher(attachment(id=1, ops=frozenset()))
+    nobody = take(it, begin(), Piece([insert(0)]), commit())
+    assert (nobody.is_empty, bool(nobody.recorded)) == (True, False)
+    batch = take(it, begin(200), signed(), Piece([insert(0), insert(1)]), commit(200))
+    (entry,) = batch.recorded.changes
+    assert (entry["run"], [row["n"] for row in entry["rows"]]) == (7, [0, 1])
+    assert batch.recorded.ended == [(7, XID)]
+
+
+def test_a_request_lets_the_position_be_written() -> None:
+    """Also after changes, of which it says nothing."""
+    it = batcher(attachment(id=1, ops=frozenset()))
+    batch = take(it, begin(), Piece([insert(0)]), signed(b"7 request"), commit())
+    assert (batch.is_empty, batch.recorded.changes) == (False, [])

@@ -36,6 +36,12 @@ def test_an_attachment_does_not_react_to_itself() -> None:
     assert list(matches([it], [own, other], origin)) == [Candidates(other, [it], origin)]
 
 
+def test_no_agent_reacts_to_a_revert() -> None:
+    """Nor is it recorded as passed over."""
+    it, on = change(Op.INSERT, ROW), attachment(id=2, max_depth=100)
+    assert list(matches([it], [on], Origin(9, 0, 0, reverts=True))) == []
+
+
 @pytest.mark.parametrize(
     ("depth", "limit", "acts"),
     [(0, 1, True), (1, 1, False), (1, 2, True), (2, 2, False), (99, 100, True), (0, 0, None)],

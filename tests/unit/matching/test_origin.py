@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walagent.domain.change import OriginMarker
-from walagent.matching.origin import PREFIX, Origin, origin_of, sign
+from walagent.matching.origin import PREFIX, Origin, origin_of, requested_run, sign
 from walagent.postgres.lsn import Lsn
 
 KEY = b"k" * 32
@@ -26,6 +26,25 @@ def signed(what: bytes = WHAT, xid: int = XID, key: bytes = KEY) -> OriginMarker
 def test_our_own_tag_names_run_attachment_and_depth() -> None:
     """With the right key, in the transaction it was made for."""
     assert origin_of(signed(), XID, KEY) == Origin(7, 3, 2)
+
+
+def test_a_revert_says_so() -> None:
+    """The word is signed: it can neither be added nor taken away."""
+    assert origin_of(signed(b"7 0 0 revert"), XID, KEY) == Origin(7, 0, 0, reverts=True)
+    signature = sign(b"7 0 0", XID, KEY)
+    assert origin_of(marker(b"7 0 0 revert " + signature), XID, KEY) is None
+    signature = sign(b"7 0 0 revert", XID, KEY)
+    assert origin_of(marker(b"7 0 0 " + signature), XID, KEY) is None
+
+
+def test_a_request_is_no_origin() -> None:
+    """It says which run was asked for, and nothing of who wrote the transaction."""
+    request = signed(b"7 request")
+    assert requested_run(request, XID, KEY) == 7
+    assert origin_of(request, XID, KEY) is None
+    assert requested_run(signed(), XID, KEY) is None
+    assert requested_run(signed(b"7 request", key=b"x" * 32), XID, KEY) is None
+    assert requested_run(signed(b"x request"), XID, KEY) is None
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,9 @@ def test_every_provider_is_documented() -> None:
 
 # The command line.
 
+# Documented as `show`, `why` and so on.
+SHORT = {"runs show", "runs why", "runs changes", "runs revert"}
+
 
 def test_every_command_is_documented_with_its_options() -> None:
     """Under its own heading, or that of its group, stand its arguments and options; no others."""
@@ -151,7 +154,7 @@ def test_every_command_is_documented_with_its_options() -> None:
                 options.update(_names(parameter))
             if isinstance(parameter, click.Argument):
                 assert parameter.human_readable_name in titled[max(above, key=len)], name
-        if name not in {"runs show", "runs why"}:  # documented as `show` and `why`
+        if name not in SHORT:
             missing = options - shared - set(_options_in(titled[max(above, key=len)]))
             assert not missing, f"{name}: {missing}"
         for title in above:

@@ -33,16 +33,14 @@ def _values(row: Row) -> Iterable[Below]:
     before: Mapping[str, Any] = row["before"] or {}
     after: Mapping[str, Any] = row["after"] or {}
     for name in _shown(row, before, after):
-        if row["op"] == "insert":
-            yield Below(f"{name}: {_value(after, name)}")
-        elif row["op"] == "delete":
-            yield Below(f"{name}: {_value(before, name)}")
-        else:
+        if row["op"] == "update":
             yield Below(f"{name}: {_value(before, name)} → {_value(after, name)}")
+        else:
+            yield Below(f"{name}: {_value(after or before, name)}")
 
 
 def _shown(row: Row, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
-    """Name the columns that changed, or that might have."""
+    """Name the columns that changed or, if that is not known, might have."""
     if row["columns"] is not None:
         return [name for name in row["columns"] if name in before or name in after]
     return sorted({*before, *after})

@@ -118,8 +118,20 @@ def _result(content: Mapping[str, Any]) -> Iterator[str]:
     """Format a result; for a step of a plan, with its statement and the findings of the checks."""
     if content.get("query"):
         yield str(content["query"])
-    yield _shortened(str(content["content"]))
+    if content.get("revert"):
+        yield from _reverted(content["revert"])
+    else:
+        yield _shortened(str(content["content"]))
     yield from map(str, content.get("findings") or ())
+
+
+def _reverted(result: Mapping[str, Any]) -> Iterator[str]:
+    for step in result["steps"]:
+        for row in step["rows"]:
+            values: Mapping[str, object] = row["key"] or {}
+            key = ", ".join(map(cell, values.values()))
+            why = f": {row['reason']}" if row.get("reason") else ""
+            yield f"{row['op']} of {row['table']} {key}: {row['outcome']}{why}"
 
 
 def _part(part: Mapping[str, Any]) -> str:

@@ -51,3 +51,59 @@ async def list_changes(conn: Connection, filters: ChangeFilter, *, limit: int) -
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute(query("list_changes"), {**filters.parameters, "limit": limit})
     return await cursor.fetchall()
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """Which runs are taken back: those that changed rows, and are in effect.
+
+    Args:
+        version: of the agent's attachment.
+        since: when a change was committed; a timedelta counts from now.
+    """
+
+    agent: str | None = None
+    version: int | None = None
+    since: datetime | timedelta | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing selects."""
+        return self == Reversal()
+
+
+async def runs_to_revert(conn: Connection, which: Reversal) -> list[int]:
+    """Return the runs that a reversal selects, the latest first."""
+    age = which.since if isinstance(which.since, timedelta) else None
+    cursor = await conn.execute(
+        query("runs_to_revert"),
+        {
+            "agent": which.agent,
+            "version": which.version,
+            "since": None if age is not None else which.since,
+            "age": age,
+        },
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def revert(conn: Connection, run: int, *, dry_run: bool, only_unchanged: bool) -> int:
+    """Queue a run that takes a run back; return its ID.
+
+    Raises (as a PostgreSQL error, see `store.errors`):
+        ConfigError: the run cannot be taken back.
+    """
+    cursor = await conn.execute(
+        "select agent.revert(run_id => %(run)s, dry_run => %(dry_run)s,"
+        " only_unchanged => %(only_unchanged)s)",
+        {"run": run, "dry_run": dry_run, "only_unchanged": only_unchanged},
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else 0
+
+
+async def reverted(conn: Connection, made: int) -> Found | None:
+    """Return what a run that takes another back has done; None: it has not ended."""
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(query("show_revert"), {"run": made})
+    return await cursor.fetchone()

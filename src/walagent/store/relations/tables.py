@@ -7,6 +7,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from walagent.postgres import pgtypes
+from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 Name = tuple[str, str]  # schema and table
@@ -173,3 +174,9 @@ async def compile_condition(conn: Connection, oid: int, condition: str) -> Check
         )
         row = await cursor.fetchone()
     return None if row is None else CheckedCondition(row[0], tuple(row[1]), tuple(row[2]), row[3])
+
+
+async def unpublished_tables(conn: Connection, roles: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return by role the tables that it can write and whose updates the reader does not receive."""
+    cursor = await conn.execute(query("unpublished_tables"), {"roles": list(roles)})
+    return dict(await cursor.fetchall())

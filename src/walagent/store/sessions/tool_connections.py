@@ -37,6 +37,7 @@ SignedFunction = Literal[
     "execute_as",
     "open_step",
     "read_as",
+    "revert_run",
     "write_as",
 ]
 
