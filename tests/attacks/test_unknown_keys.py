@@ -164,6 +164,12 @@ CASES: Final = [
         "prompt",
         "prompt_tokens",
     ),
+    (
+        "agent.label_case(expected)",
+        'select agent.label_case(1, \'{"value": {"category": "bug"}}\')',
+        "value",
+        "values",
+    ),
 ]
 # Keys that a person chooses, or another program.
 FREE: Final = {
@@ -195,7 +201,10 @@ OF_TOOLS: Final = {
 # What walagent writes.
 WRITTEN: Final = {
     "agent_version.definition", "approval.arguments", "attachment.definition",
-    "attachment_version.definition", "audit.detail", "backfill.cursor", "event.data",
+    "attachment_version.definition", "audit.detail", "backfill.cursor", "dataset.columns",
+    "dataset_case.change", "dataset_case.expected", "dataset_case.merged", "evaluation.candidate",
+    "evaluation_case.candidate", "evaluation_case.expected", "evaluation_case.recorded",
+    "evaluation_case.verdict", "event.data",
     "persona_version.definition", "policy.compiled", "question.answer", "question.options",
     "run.change", "run.error",
     "step.content", "tool_version.definition", "workflow_node.settings",

@@ -204,6 +204,27 @@ _OUTBOX: Final = Group(
         Command("cancel", "outbox", "Do not deliver messages."),
     ),
 )
+_EVALUATIONS: Final = Group(
+    "evaluations",
+    "Replays: what a candidate did, and how two compare.",
+    (
+        Command("list", "evaluations.evaluations", "List evaluations, newest first."),
+        Command("show", "evaluations.evaluations", "Show the cases of an evaluation."),
+        Command("compare", "evaluations.evaluations", "Compare two evaluations."),
+        Command("delete", "evaluations.evaluations", "Delete evaluations with their cases."),
+    ),
+)
+_DATASETS: Final = Group(
+    "datasets",
+    "Changes to replay, with what is expected of a run.",
+    (
+        Command("list", "evaluations.datasets", "List datasets."),
+        Command("show", "evaluations.datasets", "Show the cases of a dataset."),
+        Command("create", "evaluations.datasets", "Create a dataset of runs or rows."),
+        Command("label", "evaluations.datasets", "Say what is expected of a run on a case."),
+        Command("drop", "evaluations.datasets", "Delete a dataset with its cases."),
+    ),
+)
 _WAL: Final = Group(
     "wal",
     "The write-ahead log: changes, gaps, invariants, the slot.",
@@ -314,6 +335,7 @@ COMMANDS: Final[dict[str, tuple[Entry, ...]]] = {
         Command("init", "start.init", "Prepare the database: schema, publication, slot."),
         Command("new", "start.new", "Write a first agents.yaml for a table."),
         Command("try", "start.trial", "Show what an agent would do; nothing is kept."),
+        Command("replay", "evaluations.replay", "Replay recorded changes through a candidate."),
         Command("apply", "start.apply", "Apply agents, models and budgets from a file."),
         Command("run", "serve.daemon", "Read the WAL and execute runs."),
         Command("status", "start.status", "Show reader, lag, queue, and what needs a person."),
@@ -327,7 +349,8 @@ COMMANDS: Final[dict[str, tuple[Entry, ...]]] = {
         Command("completion", "agents.schema", "Print a shell completion script."),
     ),
     "Groups (walagent GROUP --help lists the commands)": (
-        _AGENTS, _RUNS, _APPROVALS, _THREADS, _WORKFLOWS, _KNOWLEDGE, _OUTBOX, _WAL, _TENANTS,
+        _AGENTS, _RUNS, _APPROVALS, _THREADS, _WORKFLOWS, _KNOWLEDGE, _OUTBOX, _EVALUATIONS,
+        _DATASETS, _WAL, _TENANTS,
         _SERVE, _DATABASE,
     ),
 }  # fmt: skip
