@@ -1,6 +1,6 @@
 """`walagent evaluations`: what was replayed before, and how two of them compare."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -22,6 +22,7 @@ from walagent.cli.terminal.output import (
 )
 from walagent.cli.terminal.table import (
     WHOLE,
+    Below,
     Column,
     Row,
     Screen,
@@ -49,6 +50,11 @@ def _share(part: str, whole: str) -> Column:
     return Column({"agreeing": "agree", "are_right": "right"}[part], share, WHOLE)
 
 
+def _error(row: Row) -> Iterable[Below]:
+    if row["error"]:
+        yield Below(row["error"], "red")
+
+
 _SCREEN = Screen(
     [
         column("id"),
@@ -59,10 +65,10 @@ _SCREEN = Screen(
         _share("agreeing", "compared"),
         _share("are_right", "labelled"),
         column("dataset"),
-        column("tokens"),
         dollars_column("cost", "cost"),
         column("started_at", "age"),
-    ]
+    ],
+    _error,
 )
 
 
