@@ -5,6 +5,10 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import column, refused, role, rows, run_all, session, value
 from tests.helpers.people import acting, application, person
+from walagent.domain.agent_spec import Target
+from walagent.store.relations.changed_rows import Cells, ChangedRow
+from walagent.trial.cases import Case
+from walagent.trial.replaying import written
 
 FILLED = """
 insert into agent.dataset (name, attachment, relation, columns, source, tenant)
@@ -139,3 +143,45 @@ async def test_a_tenant_takes_its_evaluations_along(filled: AsyncConnection) -> 
     await run_all(filled, "select agent.delete_tenant('other')")
     for table in TABLES:
         assert await column(filled, f"select distinct tenant from agent.{table}") == ["default"]
+
+
+def _changed(table: str, before: Cells | None, after: Cells | None) -> ChangedRow:
+    return ChangedRow("public", table, before, after)
+
+
+@pytest.mark.parametrize(
+    ("table", "before", "after"),
+    [
+        ("pay", None, {"id": "1", "salary": "CANARY"}),
+        ("tickets", {"id": "2", "issue": "CANARY"}, {"id": "2", "issue": "x"}),
+        ("tickets", {"id": "2", "issue": "CANARY"}, None),
+        (
+            "tickets",
+            {"id": "1", "issue": "a", "secret": "CANARY"},
+            {"id": "1", "issue": "b", "secret": "CANARY too"},
+        ),
+    ],
+)
+def test_nothing_that_the_agent_is_not_shown_is_stored_of_what_it_would_write(
+    table: str, before: Cells | None, after: Cells | None
+) -> None:
+    """A trial compares as the owner, and triggers write elsewhere: viewers see names alone."""
+    target = Target(1, "public", "tickets", ("id",), frozenset({"issue"}), writes=("category",))
+    case = Case({"op": "insert", "new": {"id": 1, "issue": "a"}}, "1", "default", 1)
+    found = written(_changed(table, before, after), target, case)
+    assert "CANARY" not in str(found)
+    assert (found["table"], bool(found["columns"])) == (f"public.{table}", True)
+
+
+def test_of_its_own_row_what_the_agent_sees_or_writes_is_stored() -> None:
+    """Before and after."""
+    target = Target(1, "public", "tickets", ("id",), frozenset({"issue"}), writes=("category",))
+    case = Case({"op": "insert", "new": {"id": 1, "issue": "a"}}, "1", "default", 1)
+    before, after = {"id": "1", "category": None}, {"id": "1", "category": "bug"}
+    assert written(_changed("tickets", before, after), target, case) == {
+        "table": "public.tickets",
+        "operation": "update",
+        "columns": ["category"],
+        "before": before,
+        "after": after,
+    }

@@ -69,6 +69,12 @@ class Case:
     expected: Mapping[str, Any] | None = None
 
     @property
+    def row(self) -> Mapping[str, Any]:
+        """The row as the last change left it, or as it was before a delete."""
+        last = (self.merged or (self.change,))[-1]
+        return last.get("new") or last.get("old") or {}
+
+    @property
     def name(self) -> str:
         """What a person calls it."""
         of = f"run {self.run_id}" if self.run_id is not None else f"case {self.case_id}"
@@ -257,7 +263,7 @@ async def _seen(
         {
             "n": n,
             "gone": (case.merged or (case.change,))[-1]["op"] == "delete",
-            "row": (case.merged or (case.change,))[-1].get("new") or case.change.get("old"),
+            "row": case.row,
         }
         for n, case in enumerate(cases)
     ]

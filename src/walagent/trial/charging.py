@@ -11,6 +11,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from walagent.domain.tenant import DEFAULT_TENANT
 from walagent.errors import BudgetExceededError, WalagentError
 from walagent.message import ModelSpec, Reply, Request, Usage
 from walagent.models.cost import cost_of, worst_case
@@ -26,16 +27,23 @@ _HINT = "Run walagent agents budgets to see what is left, and when they reset."
 
 @dataclass(slots=True)
 class Account:
-    """Counts the calls of one evaluation, on a connection that several trials share.
-
-    Args:
-        tenant: whose budgets count.
-    """
+    """The evaluation of several trials, and the one connection that stores what stays."""
 
     conn: Connection
     evaluation: int
-    tenant: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts the calls of one trial.
+
+    Args:
+        tenant: of the present case: its budgets count.
+    """
+
+    account: Account
+    tenant: str = DEFAULT_TENANT
 
     def counted(self, model: Model) -> Model:
         """Return a model whose calls are counted."""
@@ -45,8 +53,9 @@ class Account:
 class _Counted:
     """Implements `Model`."""
 
-    def __init__(self, account: Account, model: Model) -> None:
-        self._account = account
+    def __init__(self, meter: Meter, model: Model) -> None:
+        self._meter = meter
+        self._account = meter.account
         self._model = model
 
     @property
@@ -65,7 +74,7 @@ class _Counted:
         with translating():
             async with account.lock:
                 charged = await evaluations.charge(
-                    account.conn, account.evaluation, account.tenant, spec.name, tokens, cost
+                    account.conn, account.evaluation, self._meter.tenant, spec.name, tokens, cost
                 )
         if not isinstance(charged, evaluations.Charge):
             raise BudgetExceededError(str(charged["reason"]), refusal=charged, hint=_HINT)

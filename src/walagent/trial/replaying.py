@@ -8,7 +8,7 @@ The evaluation alone is committed, on a connection of its own; it is held while 
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
@@ -16,19 +16,21 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
+from walagent.domain.agent_spec import Target
 from walagent.errors import ConfigError, WalagentError
 from walagent.message import Json
 from walagent.store import evaluations
 from walagent.store.errors import translating
 from walagent.store.evaluations import HELD, Attached, NewEvaluation
+from walagent.store.relations.changed_rows import Cells, ChangedRow
 from walagent.store.sessions.connections import connect
 from walagent.trial.attaching import Wanted
 from walagent.trial.cases import Case, Choice, Chosen, choose, effects_of
-from walagent.trial.charging import Account
-from walagent.trial.external import RecordedCalls
+from walagent.trial.charging import Account, Meter
+from walagent.trial.external import NotCalled, RecordedCalls
 from walagent.trial.judging import Judge, Judged
 from walagent.trial.outcomes import Outcome, agree, is_right, outcome_of
-from walagent.trial.trial import Outside, Trial, TrialOptions, TriedRow, open_trial
+from walagent.trial.trial import Outside, Trial, TrialOptions, open_trial
 
 Connection = AsyncConnection[Any]
 
@@ -56,7 +58,9 @@ class Replayed:
     """A case that was replayed.
 
     Args:
-        tried: what the trial of the candidate shows.
+        changes: rows that it would change, as `written` has them.
+        not_compared: tables that it would write to and that were not compared, and why.
+        not_called: calls outside the database that no recorded call is equal to.
         agrees: whether the candidate came to the same; None: nothing is recorded.
         verdict: of the judge, if it was asked.
     """
@@ -64,8 +68,10 @@ class Replayed:
     number: int
     case: Case
     candidate: Outcome
-    tried: TriedRow
     agrees: bool | None
+    changes: Sequence[Json] = ()
+    not_compared: Mapping[str, str] = field(default_factory=dict[str, str])
+    not_called: Sequence[NotCalled] = ()
     verdict: Judged | None = None
 
     @property
@@ -85,11 +91,7 @@ class Replayed:
     def to_json(self) -> dict[str, Json]:
         """Write the case as agent.evaluation_case has it."""
         case, recorded = self.case, self.case.recorded
-        changes: list[Json] = [
-            {"table": f"{row.schema}.{row.table}", "before": row.before, "after": row.after}
-            for row in self.tried.changes.rows[:_MOST]
-        ]
-        not_called: list[Json] = [asdict(call) for call in self.tried.not_called]
+        not_called: list[Json] = [asdict(call) for call in self.not_called]
         return {
             "number": self.number,
             "run_id": case.run_id,
@@ -97,7 +99,10 @@ class Replayed:
             "key": case.key,
             "recorded": recorded and recorded.to_json(),
             "candidate": {
-                **self.candidate.to_json(), "changes": changes, "not_called": not_called,
+                **self.candidate.to_json(),
+                "changes": list(self.changes),
+                "not_compared": dict(self.not_compared),
+                "not_called": not_called,
             },
             "agrees": self.agrees,
             "expected": case.expected,
@@ -158,7 +163,7 @@ class Replay:
             of = await evaluations.attached(keeper, self.name)
             new, chosen, start = await self._prepare(of)
             evaluation = await evaluations.begin(keeper, new)
-            account = Account(keeper, evaluation, of.tenant)
+            account = Account(keeper, evaluation)
             cases = iter(enumerate(chosen.cases, 1))
             begun(replace(start, evaluation=evaluation))
             async with _held(account), asyncio.TaskGroup() as group:
@@ -198,10 +203,12 @@ class Replay:
         left = next(cases, None)
         while left is not None:
             recorded, deadline = RecordedCalls(), time.monotonic() + _SECONDS
-            beyond = Outside(recorded, recorded.harmless, account.counted)
+            meter = Meter(account)
+            beyond = Outside(recorded, recorded.harmless, meter.counted)
             options = TrialOptions(last=0, assume_approved=True)
             async with open_trial(self.dsn, self.wanted, options, beyond) as trial:
                 for _ in range(_CASES):
+                    meter.tenant = left[1].tenant
                     done = await self._case(trial, recorded, *left)
                     with translating():
                         async with account.lock:
@@ -220,10 +227,13 @@ class Replay:
         tried = await trial.execute(case.key or "", _run_of(case), case.merged)
         run = tried.run
         assert run is not None  # noqa: S101 - its condition is not evaluated
-        tried = replace(tried, not_called=tuple(recorded.missed))
         candidate = outcome_of(run, effects_of(trial.attachment.agent.tools))
         agrees = None if case.recorded is None else agree(case.recorded, candidate)
-        done = Replayed(number, case, candidate, tried, agrees)
+        target = trial.attachment.target
+        changes = [written(row, target, case) for row in tried.changes.rows[:_MOST]]
+        done = Replayed(
+            number, case, candidate, agrees, changes, tried.changes.unknown, tuple(recorded.missed)
+        )
         if self.options.judge is None or agrees is not False:
             return done
         judge = Judge(trial.resources.model_of(self.options.judge, case.tenant))
@@ -236,6 +246,43 @@ class Replay:
         with translating():
             async with await connect(self.dsn, application="walagent replay") as conn:
                 yield conn
+
+
+def written(row: ChangedRow, target: Target, case: Case) -> dict[str, Json]:
+    """Return a changed row as it is stored, for those who see runs.
+
+    A trial compares with the rights of the owner.  Of the row of the case, the columns that the
+    agent sees or writes are kept; of other rows, only which columns differ.
+    """
+    cells = row.after or row.before or {}
+    both = row.before is not None and row.after is not None
+    differing = [
+        name for name in cells if not both or _cell(row.before, name) != _cell(row.after, name)
+    ]
+    found: dict[str, Json] = {
+        "table": f"{row.schema}.{row.table}",
+        "operation": "update" if both else "insert" if row.before is None else "delete",
+        "columns": differing,
+    }
+    own = (row.schema, row.table) == target.relation and all(
+        cells.get(name) == str(case.row.get(name)) for name in target.key_columns
+    )
+    if not own:
+        return found
+    shown = (
+        {*cells}
+        if target.columns is None
+        else {*target.columns, *target.key_columns, *target.writes}
+    )
+    return {**found, "before": _kept(row.before, shown), "after": _kept(row.after, shown)}
+
+
+def _cell(cells: Cells | None, name: str) -> str | None:
+    return None if cells is None else cells.get(name)
+
+
+def _kept(cells: Cells | None, shown: set[str]) -> Json:
+    return None if cells is None else {n: text for n, text in cells.items() if n in shown}
 
 
 def _run_of(case: Case) -> dict[str, Json]:

@@ -17,7 +17,12 @@ from psycopg import AsyncConnection, sql
 
 from walagent.domain.attachment import Attachment
 from walagent.domain.run import Claim, RunSpec
-from walagent.errors import BudgetExceededError, ConfigError, PreconditionError
+from walagent.errors import (
+    BudgetExceededError,
+    ConfigError,
+    ModelUnauthorizedError,
+    PreconditionError,
+)
 from walagent.intake.backfill import PresentRow, present_row, runs_of
 from walagent.intake.conditions import Evaluator
 from walagent.intake.placement import place_rows
@@ -47,6 +52,8 @@ from walagent.workers.worker_resources import agent_resources
 
 Connection = AsyncConnection[Any]
 
+# Errors that every other row would meet, too.
+_FOR_ALL = (PreconditionError, BudgetExceededError, ModelUnauthorizedError)
 _PATIENCE = 60.0  # seconds to wait for a provider that is busy: a person watches
 
 
@@ -142,7 +149,7 @@ class Trial:
                     self.resources, claim, lambda: _ready(spec), cancelled=lambda: False
                 )
                 await attempt.make()
-                if isinstance(attempt.error, PreconditionError | BudgetExceededError):
+                if isinstance(attempt.error, _FOR_ALL):
                     raise attempt.error
                 await trials.renew_session(self.conn, ())
                 shown = await listings.show_run(self.conn, claim.run_id)

@@ -75,7 +75,7 @@ select e.id, c.n, c.n, c.n, c.n::text, r.recorded,
        r.recorded || jsonb_build_object('calls', jsonb_build_array(jsonb_build_object(
            'tool', 'update_row', 'arguments', jsonb_build_object('category', case when c.n < e.id then 'billing' else 'bug' end),
            'state', 'done', 'reads', false)), 'changes', jsonb_build_array(jsonb_build_object(
-           'table', 'public.support_tickets', 'before', '{"id": "1", "category": null}'::jsonb, 'after', '{"id": "1", "category": "bug"}'::jsonb)),
+           'table', 'public.support_tickets', 'operation', 'update', 'columns', '["category"]'::jsonb, 'before', '{"id": "1", "category": null}'::jsonb, 'after', '{"id": "1", "category": "bug"}'::jsonb)),
            'not_called', '[]'::jsonb, 'cost', 0.0021),
        c.n >= e.id, case when c.n = 1 then '{"values": {"category": "bug"}}'::jsonb end, case when c.n = 1 then true end,
        case when c.n = 1 then e.id = 1 end,

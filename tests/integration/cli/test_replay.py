@@ -1,6 +1,7 @@
 """`walagent replay`: recorded changes again, and nothing is kept but the evaluation."""
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,62 @@ def test_a_killed_replay_leaves_nothing_but_what_was_done(user: User) -> None:
         assert conn.execute(state).fetchone() == ("broken_off",)
     assert found(user, KEPT) == before
     assert "its process has ended" in user.types("evaluations", "show", "1").worked().out
+
+
+def test_an_interrupted_replay_says_so(user: User) -> None:
+    """Its cases stay, and so does what it has charged."""
+    for _ in range(5):
+        sorted_as(user, "refund", "billing")
+    slow = json.loads((user.folder / "script.json").read_text())
+    user.writes(json.dumps({**slow, "latency": 0.5}), "script.json")
+    with (
+        user.starts("replay", "desk", "--jobs", "2") as replay,
+        psycopg.connect(user.dsn or "", autocommit=True) as conn,
+    ):
+        until(conn, "select count(*) >= 1 from agent.evaluation_case")
+        assert replay.ends(signal.SIGINT) != 0
+        assert "Traceback" not in replay.log.read_text()
+        row = conn.execute("select state, error from agent.evaluation_overview").fetchone()
+        assert row == ("broken_off", "interrupted")
+
+
+def test_a_model_without_a_key_ends_a_replay(user: User) -> None:
+    """It would fail for each case."""
+    for _ in range(3):
+        sorted_as(user, "refund", "billing")
+    refused = {"fault": {"status": 401, "message": "no such key"}}
+    user.writes(json.dumps({"replies": [refused]}), "script.json")
+    assert user.types("replay", "desk").code == 3
+    assert found(user, "select state, cases from agent.evaluation_overview") == [("broken_off", 0)]
+
+
+def test_a_case_is_of_the_tenant_of_its_run(user: User) -> None:
+    """Whose budgets count it, and whose viewers see it."""
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute("select agent.create_tenant('acme')")
+        conn.execute("alter table tickets add org text not null default 'acme'")
+        conn.execute(
+            "select agent.attach('tickets', 'name=shared, agent=desk, writes=[category],"
+            " bind=[ticket_id=id], tenant=org')"
+        )
+        conn.execute(
+            "insert into agent.budget (name, max_tokens, tenant)"
+            " values ('all', 100000, 'default'), ('all', 100000, 'acme')"
+        )
+        run = sorted_as(user, "refund", "billing")
+        conn.execute("set session_replication_role = replica")
+        conn.execute(
+            "with a as (select * from agent.attachment where name = 'shared'), s as ("
+            "  update agent.step set tenant = 'acme' where run_id = %s)"
+            " update agent.run r set tenant = 'acme', queue_id = a.id, attachment_id = a.id,"
+            "        attachment_version = a.version from a where r.id = %s",
+            [run, run],
+        )
+    (case,) = user.types("replay", "shared", "--json").worked().json["cases"]
+    assert case["agrees"]
+    assert found(user, "select tenant from agent.evaluation_case") == [("acme",)]
+    spent = "select tenant, spent_tokens from agent_internal.budget_use order by 1"
+    assert found(user, spent) == [("acme", 2000), ("default", 0)]
 
 
 def test_a_judge_gives_a_verdict_or_an_error_and_no_label(user: User) -> None:

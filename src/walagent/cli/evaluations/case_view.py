@@ -27,6 +27,8 @@ def case_lines(case: Case) -> Iterator[str]:
         reason = f": {cell(verdict['reason'])}" if verdict.get("reason") else ""
         yield f"  judge:     {cell(said)}{reason}"
     yield from _changes(candidate.get("changes", ()))
+    for table, reason in candidate.get("not_compared", {}).items():
+        yield f"  would write: {clean(table)}, which was not compared: {clean(reason)}"
 
 
 def case_name(case: Case) -> str:
@@ -63,21 +65,19 @@ def _call(call: Mapping[str, Any]) -> str:
 
 def _changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for row in changes[:_MOST]:
-        before, after = row["before"], row["after"]
-        if before is None or after is None:
-            sign = "+" if before is None else "-"
-            cells = _cells(after or before or {})
-            yield _short(f"  would write: {sign} {clean(row['table'])}: {cells}")
-            continue
-        new = {name: value for name, value in after.items() if before.get(name) != value}
-        yield _short(f"  would write: ~ {clean(row['table'])}: {_cells(new)}")
+        after: Mapping[str, Any] | None = row.get("after")
+        sign = {"insert": "+", "delete": "-", "update": "~"}[row["operation"]]
+        names = row["columns"]
+        cells = ", ".join(
+            clean(name) + ("" if after is None else f"={_value(after.get(name))}") for name in names
+        )
+        yield _short(f"  would write: {sign} {clean(row['table'])}: {cells}")
     if len(changes) > _MOST:
         yield f"  … and {len(changes) - _MOST} more rows; --json has all that are stored"
 
 
-def _cells(cells: Mapping[str, Any]) -> str:
-    shown = {name: "NULL" if value is None else cell(value) for name, value in cells.items()}
-    return ", ".join(f"{clean(name)}={value}" for name, value in shown.items())
+def _value(value: object) -> str:
+    return "NULL" if value is None else cell(value)
 
 
 def _short(text: str) -> str:
