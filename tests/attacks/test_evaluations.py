@@ -30,8 +30,10 @@ WRITES = (
     "update agent.evaluation set error = null",
     "update agent.evaluation_case set is_right = true",
     "delete from agent.evaluation_case",
-    "select agent_internal.charge_call(1, 'default', 'm', 1, 1)",
-    "select agent_internal.correct_charge('{1}', now(), 1, 1, 0, 0)",
+    "select agent_internal.reserve_charge(1, 'default', 'm', 1, 1)",
+    "select agent_internal.settle_charge(1, 0, 0)",
+    "select agent_internal.release_charges('{1}')",
+    "delete from agent_internal.evaluation_charge",
 )
 
 

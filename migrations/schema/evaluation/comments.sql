@@ -51,3 +51,6 @@ comment on column agent.evaluation_case.was_right is 'Whether the recorded run w
 comment on column agent.evaluation_case.is_right is 'Whether the candidate is';
 comment on column agent.evaluation_case.verdict is 'What a judge said: {"right", "reason", "cost"} or {"error", "cost"}';
 comment on column agent.evaluation_case.tenant is 'Tenant of the run or row';
+
+comment on table agent_internal.evaluation_charge is 'Reservations of calls of replays in budgets';
+comment on column agent_internal.evaluation_charge.tenant is 'Tenant of the budget';

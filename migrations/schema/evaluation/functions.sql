@@ -37,13 +37,36 @@ end;
 $$;
 comment on function agent.label_case(bigint, jsonb) is 'Say what is expected of a run on the change of a case of a dataset; NULL: nothing';
 
--- Count the most that a call of a replay can cost as spent, in all budgets that apply to the attachment, or in none.  What it
--- did cost is corrected by agent_internal.correct_charge(); after a crash the most stays counted, as of a reply that was lost.
+-- Release what replays have reserved that no process holds any more; the caller has locked the use of these budgets.
+create or replace function agent_internal.release_charges(_budgets bigint[])
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    with lost as (
+        delete from agent_internal.evaluation_charge c
+         where c.budget_id = any (_budgets)
+           and not exists (select from agent.evaluation e
+                            where e.id = c.evaluation_id and e.ended_at is null and e.held_until > agent_internal.now())
+        returning c.budget_id, c.reserved_cost, c.reserved_tokens
+    ), of_budget as (
+        select budget_id, sum(reserved_cost) as cost, sum(reserved_tokens) as tokens from lost group by 1
+    )
+    update agent_internal.budget_use u
+       set reserved_cost = u.reserved_cost - o.cost, reserved_tokens = u.reserved_tokens - o.tokens
+      from of_budget o where u.budget_id = o.budget_id;
+end;
+$$;
+
+-- Reserve the most that a call of a replay can cost in all budgets that apply to the attachment, or in none.
 --
--- Returns {"budgets": [id, ...]}, or the refusal as agent_internal.reserve() returns it.
+-- Not agent_internal.reserve(): the run of a replay is in a transaction that is rolled back.
 --
--- Args: _cost: NULL: the model has no price.
-create or replace function agent_internal.charge_call(_evaluation bigint, _tenant text, _model text, _tokens bigint, _cost numeric)
+-- Returns {"call": n}, for agent_internal.settle_charge(), or the refusal as agent_internal.reserve() returns it.
+--
+-- Args: _tenant: of the case.  _cost: NULL: the model has no price.
+create or replace function agent_internal.reserve_charge(_evaluation bigint, _tenant text, _model text, _tokens bigint, _cost numeric)
     returns jsonb
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -52,6 +75,7 @@ declare
     _now     constant timestamptz := agent_internal.now();
     _budgets bigint[];
     _refusal jsonb;
+    _call    bigint;
 begin
     _budgets := array(select b.id
                         from agent.budget b join agent.evaluation e on e.id = _evaluation
@@ -60,6 +84,7 @@ begin
                          and (b.agent is null or b.agent = e.agent)
                          and (b.attachment is null or b.attachment = e.attachment));
     perform from agent_internal.budget_use where budget_id = any (_budgets) order by budget_id for no key update;
+    perform agent_internal.release_charges(_budgets);
     update agent_internal.budget_use u
        set starts_at = agent_internal.period_start(b.period, _now), spent_cost = 0, spent_tokens = 0
       from agent.budget b
@@ -74,28 +99,46 @@ begin
     if _refusal is not null then
         return _refusal;
     end if;
+    _call := nextval('agent_internal.evaluation_call');
     update agent_internal.budget_use
-       set spent_cost = spent_cost + coalesce(_cost, 0), spent_tokens = spent_tokens + _tokens
+       set reserved_cost = reserved_cost + coalesce(_cost, 0), reserved_tokens = reserved_tokens + _tokens
      where budget_id = any (_budgets);
-    return jsonb_build_object('budgets', to_jsonb(_budgets));
+    insert into agent_internal.evaluation_charge (budget_id, evaluation_id, call, reserved_cost, reserved_tokens, tenant)
+    select u.budget_id, _evaluation, _call, coalesce(_cost, 0), _tokens, _tenant
+      from agent_internal.budget_use u where u.budget_id = any (_budgets);
+    return jsonb_build_object('call', _call);
 end;
 $$;
-comment on function agent_internal.charge_call(bigint, text, text, bigint, numeric) is 'Count the most that a call of a replay can cost as spent, or say why not';
+comment on function agent_internal.reserve_charge(bigint, text, text, bigint, numeric) is 'Reserve the most that a call of a replay can cost in the budgets that apply';
 
--- Replace what was counted of a call by what it cost; nothing of a period that has ended since *_at*.
-create or replace function agent_internal.correct_charge(
-    _budgets bigint[], _at timestamptz, _tokens bigint, _cost numeric, _used_tokens bigint, _used_cost numeric
-)
+-- Settle the reservation of a call of a replay, as agent_internal.settle() does for runs.
+--
+-- Args: _tokens, _cost: what it used; NULL: unknown, and counts as reserved.
+create or replace function agent_internal.settle_charge(_call bigint, _tokens bigint, _cost numeric)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _now constant timestamptz := agent_internal.now();
 begin
-    perform from agent_internal.budget_use where budget_id = any (_budgets) order by budget_id for no key update;
-    update agent_internal.budget_use
-       set spent_cost = greatest(spent_cost + coalesce(_used_cost, _cost, 0) - coalesce(_cost, 0), 0),
-           spent_tokens = greatest(spent_tokens + coalesce(_used_tokens, _tokens) - _tokens, 0)
-     where budget_id = any (_budgets) and starts_at <= _at;
+    perform from agent_internal.budget_use
+      where budget_id in (select budget_id from agent_internal.evaluation_charge where call = _call)
+      order by budget_id for no key update;
+    with settled as (
+        delete from agent_internal.evaluation_charge where call = _call
+        returning budget_id, reserved_cost, reserved_tokens
+    )
+    update agent_internal.budget_use u
+       set reserved_cost = u.reserved_cost - s.reserved_cost,
+           reserved_tokens = u.reserved_tokens - s.reserved_tokens,
+           spent_cost = coalesce(_cost, s.reserved_cost) + case when u.starts_at < p.start then 0 else u.spent_cost end,
+           spent_tokens = coalesce(_tokens, s.reserved_tokens) + case when u.starts_at < p.start then 0 else u.spent_tokens end,
+           starts_at = greatest(u.starts_at, p.start)
+      from settled s
+           join agent.budget b on b.id = s.budget_id
+           cross join agent_internal.period_start(b.period, _now) as p (start)
+     where u.budget_id = s.budget_id;
 end;
 $$;
-comment on function agent_internal.correct_charge(bigint[], timestamp with time zone, bigint, numeric, bigint, numeric) is 'Replace what was counted of a call of a replay by what it cost';
+comment on function agent_internal.settle_charge(bigint, bigint, numeric) is 'Settle the reservation of a call of a replay with what it cost';

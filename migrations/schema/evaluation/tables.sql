@@ -64,3 +64,17 @@ create table agent.evaluation_case (
     primary key (evaluation_id, number),
     constraint has_a_source check (num_nonnulls(run_id, case_id) > 0)
 );
+
+-- What calls of replays in progress can cost at most, as agent.spend has it of runs.  Without foreign keys, for the reasons
+-- that it has none.
+create table agent_internal.evaluation_charge (
+    id              bigint generated always as identity,
+    budget_id       bigint not null,
+    evaluation_id   bigint not null,
+    call            bigint not null,
+    reserved_cost   numeric not null check (reserved_cost >= 0 and reserved_cost < 'infinity'),
+    reserved_tokens bigint not null check (reserved_tokens >= 0),
+    tenant          text collate "C" not null default agent.current_tenant(),
+    primary key (id)
+);
+create sequence agent_internal.evaluation_call;

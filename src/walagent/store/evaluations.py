@@ -14,6 +14,7 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.run import RunState
 from walagent.errors import ConfigError
 from walagent.message import Json
+from walagent.store.budgets import Refusal
 from walagent.store.codecs.lossy import LossyJson, LossyText
 from walagent.store.queries import query
 
@@ -171,39 +172,22 @@ async def delete(conn: Connection, ids: Sequence[int]) -> list[int]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """The most that a call can cost, as counted in budgets."""
-
-    budgets: Sequence[int]
-    at: object
-    tokens: int
-    cost: Decimal | None
-
-
-async def charge(  # noqa: PLR0913, PLR0917 - whose call, of what, and the most it can cost
+async def reserve(  # noqa: PLR0913, PLR0917 - whose call, of what, and the most it can cost
     conn: Connection, evaluation: int, tenant: str, model: str, tokens: int, cost: Decimal | None
-) -> Charge | Mapping[str, Any]:
-    """Count the most that a call can cost in the budgets that apply; else return the refusal."""
+) -> int | Refusal:
+    """Reserve the most that a call can cost in the budgets that apply; return its number."""
     cursor = await conn.execute(
-        "select agent_internal.charge_call(%s, %s, %s, %s, %s), agent_internal.now()",
+        "select agent_internal.reserve_charge(%s, %s, %s, %s, %s)",
         [evaluation, tenant, model, tokens, cost],
     )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101 - one row of a select without from
-    verdict, at = row
-    if "budgets" not in verdict:
-        return verdict
-    return Charge(verdict["budgets"], at, tokens, cost)
+    return row[0]["call"] if "call" in row[0] else Refusal.from_json(row[0])
 
 
-async def correct(conn: Connection, made: Charge, tokens: int | None, cost: Decimal | None) -> None:
-    """Replace what was counted of a call by what it used; None: unknown, it stays."""
-    if made.budgets:
-        await conn.execute(
-            "select agent_internal.correct_charge(%s, %s, %s, %s, %s, %s)",
-            [list(made.budgets), made.at, made.tokens, made.cost, tokens, cost],
-        )
+async def settle(conn: Connection, call: int, tokens: int | None, cost: Decimal | None) -> None:
+    """Replace a reservation by what the call used; None: unknown, and counts as reserved."""
+    await conn.execute("select agent_internal.settle_charge(%s, %s, %s)", [call, tokens, cost])
 
 
 async def find_dataset(conn: Connection, name: str) -> Found:

@@ -1,28 +1,32 @@
 """Calls of replays in budgets.
 
-A replay is rolled back, and what it reserves in budgets with it.  So each call is counted on a
-connection of its own: the most that it can cost before it, what it did cost after it.
+A replay is rolled back, and what it reserves in budgets with it.  So each call is reserved and
+settled on a connection of its own.  What a process leaves behind that was killed is released when
+its evaluation is no longer held.
 """
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 
 from walagent.domain.tenant import DEFAULT_TENANT
 from walagent.errors import BudgetExceededError, WalagentError
-from walagent.message import ModelSpec, Reply, Request, Usage
+from walagent.message import ModelSpec, Reply, Request
 from walagent.models.cost import cost_of, worst_case
 from walagent.models.model import Model
 from walagent.runs.metering import usage_of
 from walagent.store import evaluations
+from walagent.store.budgets import Refusal
 from walagent.store.errors import translating
 
 Connection = AsyncConnection[Any]
 
-_HINT = "Run walagent agents budgets to see what is left, and when they reset."
+_PATIENCE: Final = 60.0  # seconds to wait for reservations of other calls
+_HINT: Final = "Run walagent agents budgets to see what is left, and when they reset."
 
 
 @dataclass(slots=True)
@@ -64,42 +68,49 @@ class _Counted:
         return self._model.spec
 
     async def complete(self, request: Request) -> Reply:
-        """Count the most that the call can cost, ask, and count what it did.
+        """Reserve the most that the call can cost, ask, and settle what it did.
 
         Raises: as the model, and
             BudgetExceededError: a budget does not allow the call.
         """
-        account, spec = self._account, self.spec
-        tokens, cost = worst_case(request, spec)
-        with translating():
-            async with account.lock:
-                charged = await evaluations.charge(
-                    account.conn, account.evaluation, self._meter.tenant, spec.name, tokens, cost
-                )
-        if not isinstance(charged, evaluations.Charge):
-            raise BudgetExceededError(str(charged["reason"]), refusal=charged, hint=_HINT)
+        call = await self._reserve(request)
         try:
             reply = await self._model.complete(request)
         except WalagentError as error:
-            await self._correct(charged, usage_of(error), came=False)
+            used = usage_of(error)
+            cost = cost_of(used, self.spec) if used.total else Decimal(0)
+            await self._settle(call, used.total, cost)
             raise
-        await self._correct(charged, reply.usage, came=True)
+        used = reply.usage
+        # What a server did not count, counts as reserved.
+        await self._settle(call, used.total or None, cost_of(used, self.spec))
         return reply
 
-    async def _correct(self, charged: evaluations.Charge, used: Usage, *, came: bool) -> None:
-        """Correct a charge; what a server did not count stays as it was charged.
+    async def _reserve(self, request: Request) -> int:
+        """Reserve; wait for reservations of other calls, which are settled within seconds."""
+        account, spec, deadline = self._account, self.spec, time.monotonic() + _PATIENCE
+        tokens, cost = worst_case(request, spec)
+        while True:
+            with translating():
+                async with account.lock:
+                    found = await evaluations.reserve(
+                        account.conn,
+                        account.evaluation,
+                        self._meter.tenant,
+                        spec.name,
+                        tokens,
+                        cost,
+                    )
+            if not isinstance(found, Refusal):
+                return found
+            if found.wait is None or time.monotonic() + found.wait > deadline:
+                raise BudgetExceededError(found.reason, refusal=found.raw, hint=_HINT)
+            await asyncio.sleep(found.wait)
 
-        That of a call which was cut off stays too: what it used is unknown.
-
-        Args:
-            came: whether a reply did; else only what is known of it was used.
-        """
-        if came and not used.total:
-            return
-        cost = cost_of(used, self.spec) if used.total else Decimal(0)
+    async def _settle(self, call: int, tokens: int | None, cost: Decimal | None) -> None:
         with translating():
             async with self._account.lock:
-                await evaluations.correct(self._account.conn, charged, used.total, cost)
+                await evaluations.settle(self._account.conn, call, tokens, cost)
 
     async def aclose(self) -> None:
         """Close the model."""

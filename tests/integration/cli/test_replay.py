@@ -194,6 +194,7 @@ def test_budgets_count_a_replay_and_end_it(user: User) -> None:
         "  from agent_internal.budget_use"
     )
     assert found(user, spent) == [(pytest.approx(cost), 6000, 0)]
+    assert found(user, "select * from agent.broken_invariant") == []
     with psycopg.connect(user.dsn or "", autocommit=True) as conn:
         conn.execute("update agent.budget set max_cost = 0.0115 where name = 'desk'")
     refused = user.types("replay", "desk")
@@ -205,9 +206,11 @@ def test_budgets_count_a_replay_and_end_it(user: User) -> None:
 
 
 def test_a_killed_replay_leaves_nothing_but_what_was_done(user: User) -> None:
-    """The evaluation is broken off once nobody holds it; its cases stay."""
+    """The evaluation is broken off once nobody holds it; its cases stay, no reservation does."""
     for _ in range(5):
         sorted_as(user, "refund", "billing")
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute("insert into agent.budget (name, max_tokens) values ('all', 1000000)")
     before = found(user, KEPT)
     slow = json.loads((user.folder / "script.json").read_text())
     user.writes(json.dumps({**slow, "latency": 0.5}), "script.json")
@@ -215,7 +218,11 @@ def test_a_killed_replay_leaves_nothing_but_what_was_done(user: User) -> None:
         user.starts("replay", "desk") as replay,
         psycopg.connect(user.dsn or "", autocommit=True) as conn,
     ):
-        until(conn, "select count(*) >= 1 from agent.evaluation_case")
+        until(
+            conn,
+            "select exists (select from agent.evaluation_case)"
+            "   and exists (select from agent_internal.evaluation_charge)",
+        )
         replay.process.kill()
         replay.process.wait(30)
         until(
@@ -226,6 +233,12 @@ def test_a_killed_replay_leaves_nothing_but_what_was_done(user: User) -> None:
         assert conn.execute(state).fetchone() == ("running",)
         conn.execute("update agent.evaluation set held_until = now() - interval '1 second'")
         assert conn.execute(state).fetchone() == ("broken_off",)
+        reserved = "select count(*) from agent_internal.budget_use where reserved_tokens > 0"
+        assert conn.execute(reserved).fetchone() == (1,)
+        assert conn.execute("select * from agent.broken_invariant").fetchall() == []
+        conn.execute("select agent_internal.tick()")
+        assert conn.execute(reserved).fetchone() == (0,)
+        assert conn.execute("select * from agent.broken_invariant").fetchall() == []
     assert found(user, KEPT) == before
     assert "its process has ended" in user.types("evaluations", "show", "1").worked().out
 
