@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 
 from psycopg import AsyncConnection
 
@@ -36,6 +36,9 @@ Connection = AsyncConnection[Any]
 
 _CASES: Final = 25  # of one transaction …
 _SECONDS: Final = 60.0  # … which begins no case after so many
+_READING: Final[LiteralString] = (
+    "500ms"  # of a table that a case would write to; a trial reads it whole
+)
 _MOST: Final = 20  # changed rows of a case that are stored
 
 
@@ -205,7 +208,7 @@ class Replay:
             recorded, deadline = RecordedCalls(), time.monotonic() + _SECONDS
             meter = Meter(account)
             beyond = Outside(recorded, recorded.harmless, meter.counted)
-            options = TrialOptions(last=0, assume_approved=True)
+            options = TrialOptions(last=0, assume_approved=True, patience=_READING)
             async with open_trial(self.dsn, self.wanted, options, beyond) as trial:
                 for _ in range(_CASES):
                     meter.tenant = left[1].tenant

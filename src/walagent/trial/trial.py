@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import AsyncConnection, sql
 
@@ -39,7 +39,7 @@ from walagent.store import attachments, trials
 from walagent.store.errors import translating
 from walagent.store.people import listings
 from walagent.store.relations import tables
-from walagent.store.relations.changed_rows import Changes, changed_rows
+from walagent.store.relations.changed_rows import PATIENCE, Changes, changed_rows
 from walagent.store.role_reader import RoleReader, RoleStatement
 from walagent.store.sessions.connections import connect
 from walagent.store.sessions.tool_connections import ToolConnections, read_login
@@ -66,12 +66,15 @@ class TrialOptions:
         where: an SQL condition on rows, evaluated as the role of the agent; "" for every row.
         assume_approved: execute calls that would wait for approval.
         at: the primary key of the one row, by column; empty: any row.
+        patience: for each statement that reads a table to find what has changed; a table that
+            takes longer is read for no later row.
     """
 
     last: int = 3
     where: str = ""
     assume_approved: bool = False
     at: Mapping[str, str] = field(default_factory=dict[str, str])
+    patience: LiteralString = PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class Trial:
     limits: SizeLimits
     options: TrialOptions
     tenant: str | None = None  # of the person who tries; None: all
+    slow: dict[str, str] = field(default_factory=dict[str, str])  # tables that are not compared
 
     async def first_cost(self) -> Decimal | None:
         """Return what the first call for one row can cost at most; None: unknown."""
@@ -153,7 +157,9 @@ class Trial:
                     raise attempt.error
                 await trials.renew_session(self.conn, ())
                 shown = await listings.show_run(self.conn, claim.run_id)
-                changes = await changed_rows(self.conn, self.outside)
+                changes = await changed_rows(
+                    self.conn, self.outside, self.options.patience, self.slow
+                )
         left_out = calls_not_made(attempt.steps, spec.agent, claim.last)
         return TriedRow(key, shown, changes, list(left_out))
 
