@@ -37,6 +37,18 @@ end;
 $$;
 comment on function agent.label_case(bigint, jsonb) is 'Say what is expected of a run on the change of a case of a dataset; NULL: nothing';
 
+-- Remove evaluations that ended before an interval ago: their cases have what runs did, which is removed then, too.
+create or replace function agent_internal.prune_evaluations(_keep interval)
+    returns void
+    language sql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    delete from agent.evaluation e
+     where coalesce(e.ended_at, e.held_until) < agent_internal.now() - _keep
+$$;
+comment on function agent_internal.prune_evaluations(interval) is 'Remove evaluations that ended before an interval ago';
+
 -- Release what replays have reserved that no process holds any more; the caller has locked the use of these budgets.
 create or replace function agent_internal.release_charges(_budgets bigint[])
     returns void

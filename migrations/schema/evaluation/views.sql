@@ -3,7 +3,8 @@ create or replace view agent.evaluation_overview with (security_invoker = on) as
            case when e.error is not null or e.ended_at is null and e.held_until < agent_internal.now() then 'broken_off'
                 when e.ended_at is null then 'running'
                 else 'finished' end as state,
-           c.cases, c.agreeing, c.differing, c.failing, c.labelled, c.were_right, c.are_right, c.tokens, c.cost, c.median_seconds,
+           c.cases, c.agreeing, c.differing, c.failing, c.labelled, c.were_right, c.are_right,
+           c.judged, c.judged_better, c.judged_worse, c.tokens, c.cost, c.median_seconds,
            c.recorded_tokens, c.recorded_cost, c.recorded_median_seconds,
            e.made_by, e.started_at, e.ended_at, e.error, e.tenant
       from agent.evaluation e
@@ -11,7 +12,9 @@ create or replace view agent.evaluation_overview with (security_invoker = on) as
                select count(*) as cases, count(*) filter (where x.agrees) as agreeing, count(*) filter (where not x.agrees) as differing,
                       count(*) filter (where x.candidate ->> 'state' is distinct from 'succeeded') as failing,
                       count(*) filter (where x.is_right is not null) as labelled, count(*) filter (where x.was_right) as were_right,
-                      count(*) filter (where x.is_right) as are_right,
+                      count(*) filter (where x.is_right) as are_right, count(x.verdict) as judged,
+                      count(*) filter (where x.verdict ->> 'right' = 'candidate') as judged_better,
+                      count(*) filter (where x.verdict ->> 'right' = 'recorded') as judged_worse,
                       coalesce(sum((x.candidate ->> 'tokens')::bigint), 0) as tokens,
                       sum((x.candidate ->> 'cost')::numeric) + coalesce(sum((x.verdict ->> 'cost')::numeric), 0) as cost,
                       percentile_cont(0.5) within group (order by (x.candidate ->> 'seconds')::float8) as median_seconds,
@@ -37,6 +40,9 @@ comment on column agent.evaluation_overview.failing is 'Cases in which the candi
 comment on column agent.evaluation_overview.labelled is 'Cases with a label';
 comment on column agent.evaluation_overview.were_right is 'Labelled cases in which the recorded run was right';
 comment on column agent.evaluation_overview.are_right is 'Labelled cases in which the candidate is right';
+comment on column agent.evaluation_overview.judged is 'Cases that the judge was asked about';
+comment on column agent.evaluation_overview.judged_better is 'Of these, cases in which it calls the candidate alone right';
+comment on column agent.evaluation_overview.judged_worse is 'Of these, cases in which it calls the recorded run alone right';
 comment on column agent.evaluation_overview.tokens is 'Tokens of the candidate';
 comment on column agent.evaluation_overview.cost is 'US dollars of candidate and judge; NULL: unknown';
 comment on column agent.evaluation_overview.median_seconds is 'Median of the seconds that the model of the candidate took for a case';

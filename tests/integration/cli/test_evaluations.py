@@ -134,6 +134,19 @@ def test_datasets_and_evaluations_are_deleted_by_name(user: User) -> None:
     assert user.types("evaluations", "list", "--json").worked().json == []
 
 
+def test_old_evaluations_are_removed_with_old_runs(user: User) -> None:
+    """By retention; a dataset stays."""
+    sorted_as(user, "refund", "billing")
+    user.types("datasets", "create", "golden", "desk").worked()
+    for _ in range(2):
+        replayed(user)
+    old = "update agent.evaluation set ended_at = now() - interval '8 days' where id = 1"
+    execute(user, f"{old}; select agent.prune('7 days')")
+    left = user.types("evaluations", "list", "--json").worked().json
+    assert [each["id"] for each in left] == [2]
+    assert len(user.types("datasets", "list", "--json").worked().json) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -19,6 +19,7 @@ from tests.integration.cli.recorded import (
     result,
     sorted_as,
 )
+from tests.integration.cli.terminal import at_terminal
 from tests.integration.cli.user import User, empty_database, until
 
 # All that a replay could leave behind.
@@ -84,6 +85,17 @@ def test_what_differs_is_shown_side_by_side(user: User) -> None:
     assert "would write: ~ public.tickets: category=hardware" in done.out
     assert "0.6667 are equal" in done.err
     user.types("replay", "desk", "--model", "other", "--fail-under", "0.66").worked()
+
+
+def test_a_terminal_shows_how_far_it_is(user: User) -> None:
+    """A line that goes away again, beside what is printed."""
+    sorted_as(user, "refund", "billing")
+    sorted_as(user, "broken", "bug")
+    with at_terminal(user, "replay", "desk", "--model", "other") as terminal:
+        terminal.shows("replaying 2 cases")
+        terminal.shows("differs")
+        terminal.shows("2 of 2 cases; 1 agree, 1 differ")
+        assert terminal.ends() == 0
 
 
 def test_a_candidate_is_a_prompt_or_a_file(user: User) -> None:
@@ -315,6 +327,7 @@ def test_a_judge_gives_a_verdict_or_an_error_and_no_label(user: User) -> None:
     assert third["error"] == "the judge gave no valid verdict"
     assert "right" not in third
     assert (done["labelled"], done["judge"]) == (0, "judge")
+    assert [done[f"judged{word}"] for word in ("", "_better", "_worse")] == [2, 0, 1]
 
 
 @pytest.mark.parametrize(

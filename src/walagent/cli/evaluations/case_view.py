@@ -96,6 +96,12 @@ def count_lines(counts: Mapping[str, Any]) -> Iterator[str]:
     yield f"evaluation {counts['id']}: {'; '.join(parts)}"
     if labelled := counts["labelled"]:
         yield f"  right: {counts['are_right']} of {labelled}{_before(counts)}"
+    if judged := counts["judged"]:
+        better, worse = counts["judged_better"], counts["judged_worse"]
+        yield (
+            f"  judge: {better} better, {worse} worse,"
+            f" {judged - better - worse} undecided of {judged} that differ"
+        )
     yield (
         f"  candidate: {clean(counts['model'])}, {counts['tokens']} tokens"
         f"{_cost(counts['cost'])}{_seconds(counts['median_seconds'])}"

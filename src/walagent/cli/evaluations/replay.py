@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from walagent.cli.evaluations.case_view import case_lines, count_lines
+from walagent.cli.evaluations.progress import ReplayProgress
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.terminal.output import json_option, print_json, print_wrapped, say
@@ -162,14 +163,22 @@ async def _replayed(  # noqa: PLR0913 - what is replayed, and how it is shown
     *,
     as_json: bool,
 ) -> dict[str, Any]:
+    def begin(begun: Begun) -> None:
+        _announce(begun)
+        progress.begin(len(begun.chosen.cases))
+
     def show(done: Replayed) -> None:
-        if not as_json and (done.agrees is not True or done.is_right is False):
+        progress.count(agrees=done.agrees)
+        if as_json or (done.agrees is True and done.is_right is not False):
+            return
+        with progress.paused():
             for line in case_lines(done.to_json()):
                 print_wrapped(line)
 
     async with session.places() as places:
         replay = Replay(places.dsn, attachment, wanted, differs, options)
-        evaluation = await replay.execute(_announce, show)
+        with ReplayProgress() as progress:
+            evaluation = await replay.execute(begin, show)
         async with session.connect(places) as conn:
             counts = await show_evaluation(conn, evaluation)
             cases = await cases_of(conn, evaluation)
