@@ -14,6 +14,7 @@ from walagent.domain.transcript import reply_from_json
 from walagent.errors import ConfigError
 from walagent.message import Json
 from walagent.store import evaluations
+from walagent.store.codecs.exact import read_json
 from walagent.store.role_reader import RoleStatement
 from walagent.tools.statements import bound
 from walagent.trial.external import Answer, is_external
@@ -248,6 +249,19 @@ def _outside_calls(
                 yield tool.target, bound(tool, call, change), answer
 
 
+def _as_record(row: Mapping[str, Any], target: Target) -> dict[str, Json]:
+    """Return a row as jsonb_populate_record() reads it: a change has json as text, not jsonb."""
+    texts = {name for name, kind in target.json_columns.items() if kind == "json"}
+    return {name: _parsed(value) if name in texts else value for name, value in row.items()}
+
+
+def _parsed(text: Json) -> Json:
+    try:
+        return read_json(text)
+    except (TypeError, ValueError):
+        return None  # it was truncated
+
+
 async def _seen(
     trial: Trial, cases: Sequence[Case], where: str
 ) -> tuple[frozenset[int], frozenset[int]]:
@@ -263,7 +277,7 @@ async def _seen(
         {
             "n": n,
             "gone": (case.merged or (case.change,))[-1]["op"] == "delete",
-            "row": case.row,
+            "row": _as_record(case.row, target),
         }
         for n, case in enumerate(cases)
     ]

@@ -311,6 +311,40 @@ def test_a_case_is_of_the_tenant_of_its_run(user: User) -> None:
     assert found(user, spent) == [("acme", 2000), ("default", 0)]
 
 
+@pytest.mark.slow
+def test_rows_are_found_by_keys_and_values_of_each_type(user: User) -> None:
+    """As the WAL decoder wrote them: UUIDs, times, digits, JSON, arrays, and a role of its own."""
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(
+            "create type mood as enum ('good', 'bad');"
+            "create table parts (id uuid, at timestamptz, n numeric, data jsonb, plain json,"
+            "  tags text[], mood mood, bytes bytea, category text, primary key (id, at, n, mood))"
+        )
+        conn.execute(
+            "select agent.attach('parts', 'name=parts, model=script, writes=[category], on=insert')"
+        )
+        with user.starts("run") as daemon:
+            daemon.says('"attachment.activated"', times=2)
+            conn.execute(
+                "insert into parts select gen_random_uuid(), now(), 1.50 + n,"
+                "  jsonb_build_object('a', n, 'issue', 'refund'), '{\"b\": [1]}', '{x,y}', 'bad',"
+                "  '\\xff00' from generate_series(1, 3) n"
+            )
+            until(conn, "select count(*) = 3 from agent.run where state = 'succeeded'")
+            assert daemon.ends(signal.SIGTERM) == 0
+    where = (
+        "t.data ->> 'a' = '2' and t.n = 3.5 and t.plain -> 'b' ->> 0 = '1' and t.tags[2] = 'y'"
+        " and t.bytes = '\\xff00' and t.mood = 'bad' and t.at <= now() and t.category is null"
+    )
+    done = user.types("replay", "parts", "--json").worked().json
+    assert (done["agreeing"], done["differing"]) == (3, 0)
+    found = user.types("replay", "parts", "--json", "--model", "other", "--where", where)
+    assert len(found.worked().json["cases"]) == 1
+    user.types("datasets", "create", "rows", "parts", "--from", "table", "--expect", "category")
+    done = user.types("replay", "parts", "--dataset", "rows", "--json").worked().json
+    assert (done["labelled"], done["are_right"]) == (3, 3)
+
+
 def test_a_judge_gives_a_verdict_or_an_error_and_no_label(user: User) -> None:
     """Of the cases that differ alone."""
     sorted_as(user, "broken", "bug")
