@@ -180,7 +180,8 @@ def test_of_its_own_row_what_the_agent_sees_or_writes_is_stored() -> None:
     target = Target(1, "public", "tickets", ("id",), frozenset({"issue"}), writes=("category",))
     case = Case({"op": "insert", "new": {"id": 1, "issue": "a"}}, "1", "default", 1)
     before, after = {"id": "1", "category": None}, {"id": "1", "category": "bug"}
-    assert written(_changed("tickets", before, after), target, case) == {
+    row = _changed("tickets", {**before, "issue": "CANARY"}, {**after, "issue": "CANARY"})
+    assert written(row, target, case) == {
         "table": "public.tickets",
         "operation": "update",
         "columns": ["category"],

@@ -202,7 +202,7 @@ OF_TOOLS: Final = {
 WRITTEN: Final = {
     "agent_version.definition", "approval.arguments", "attachment.definition",
     "attachment_version.definition", "audit.detail", "backfill.cursor", "dataset.columns",
-    "dataset_case.change", "dataset_case.expected", "dataset_case.merged", "evaluation.candidate",
+    "dataset_case.change", "dataset_case.expected", "dataset_case.merged", "evaluation.draft",
     "evaluation_case.candidate", "evaluation_case.expected", "evaluation_case.recorded",
     "evaluation_case.verdict", "event.data",
     "persona_version.definition", "policy.compiled", "question.answer", "question.options",

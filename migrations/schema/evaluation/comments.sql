@@ -28,7 +28,7 @@ comment on column agent.evaluation.agent is 'Its agent';
 comment on column agent.evaluation.model is 'Model of the candidate';
 comment on column agent.evaluation.judge is 'Model that judged cases that differ; NULL: none did';
 comment on column agent.evaluation.dataset is 'Dataset of the changes; NULL: those of recorded runs';
-comment on column agent.evaluation.candidate is 'How the candidate differs from the version in use: {"model", "system_prompt", "file"}';
+comment on column agent.evaluation.draft is 'How the candidate differs from the version in use: {"model", "system_prompt", "file"}';
 comment on column agent.evaluation.planned is 'Number of cases';
 comment on column agent.evaluation.made_by is 'Who started it';
 comment on column agent.evaluation.started_at is 'Time of the start';

@@ -36,7 +36,7 @@ create table agent.evaluation (
     model      text not null,
     judge      text,
     dataset    text,
-    candidate  jsonb not null default '{}',  -- what differs from the version in use: {"model", "system_prompt", "file"}
+    draft      jsonb not null default '{}',  -- what differs from the version in use: {"model", "system_prompt", "file"}
     planned    integer not null check (planned >= 0),
     made_by    name not null default agent.current_principal(),
     started_at timestamptz not null default agent_internal.now(),

@@ -1,5 +1,5 @@
 create or replace view agent.evaluation_overview with (security_invoker = on) as
-    select e.id, e.attachment, e.agent, e.model, e.judge, e.dataset, e.candidate, e.planned,
+    select e.id, e.attachment, e.agent, e.model, e.judge, e.dataset, e.draft, e.planned,
            case when e.error is not null or e.ended_at is null and e.held_until < agent_internal.now() then 'broken_off'
                 when e.ended_at is null then 'running'
                 else 'finished' end as state,
@@ -30,7 +30,7 @@ comment on column agent.evaluation_overview.agent is 'Its agent';
 comment on column agent.evaluation_overview.model is 'Model of the candidate';
 comment on column agent.evaluation_overview.judge is 'Model that judged';
 comment on column agent.evaluation_overview.dataset is 'Dataset of the changes';
-comment on column agent.evaluation_overview.candidate is 'How the candidate differs from the version in use';
+comment on column agent.evaluation_overview.draft is 'How the candidate differs from the version in use';
 comment on column agent.evaluation_overview.planned is 'Number of cases to execute';
 comment on column agent.evaluation_overview.state is 'running, finished, or broken_off: its process ended before';
 comment on column agent.evaluation_overview.cases is 'Cases that were executed';

@@ -29,7 +29,7 @@ class NewEvaluation:
     """An evaluation to begin.
 
     Args:
-        candidate: how it differs from the version in use.
+        draft: how the candidate differs from the version in use.
         planned: the number of cases.
     """
 
@@ -37,7 +37,7 @@ class NewEvaluation:
     agent: str
     model: str
     tenant: str
-    candidate: Mapping[str, Json]
+    draft: Mapping[str, Json]
     planned: int
     judge: str | None = None
     dataset: str | None = None
@@ -122,12 +122,12 @@ async def columns(conn: Connection, relation_oid: int) -> list[list[str]]:
 async def begin(conn: Connection, new: NewEvaluation) -> int:
     """Insert an evaluation that this process holds; return its ID."""
     cursor = await conn.execute(
-        "insert into agent.evaluation (attachment, agent, model, judge, dataset, candidate,"
+        "insert into agent.evaluation (attachment, agent, model, judge, dataset, draft,"
         " planned, tenant, held_until, made_by)"
         " values (%s, %s, %s, %s, %s, %s, %s, %s, agent_internal.now() + %s,"
         "         coalesce(agent.current_principal(), session_user)) returning id",
         [
-            new.attachment, new.agent, new.model, new.judge, new.dataset, LossyJson(new.candidate),
+            new.attachment, new.agent, new.model, new.judge, new.dataset, LossyJson(new.draft),
             new.planned, new.tenant, HELD,
         ],
     )  # fmt: skip

@@ -121,7 +121,7 @@ class Begun:
     """A replay that is about to start.
 
     Args:
-        first_cost: what the first call of each case can cost at most; None: unknown.
+        first_cost: what the first call of the first case can cost at most; None: unknown.
     """
 
     evaluation: int
@@ -254,8 +254,8 @@ class Replay:
 def written(row: ChangedRow, target: Target, case: Case) -> dict[str, Json]:
     """Return a changed row as it is stored, for those who see runs.
 
-    A trial compares with the rights of the owner.  Of the row of the case, the columns that the
-    agent sees or writes are kept; of other rows, only which columns differ.
+    A trial compares with the rights of the owner.  Of the row of the case, its key and what differs
+    in columns that the agent sees or writes is kept; of other rows, only which columns differ.
     """
     cells = row.after or row.before or {}
     both = row.before is not None and row.after is not None
@@ -272,11 +272,9 @@ def written(row: ChangedRow, target: Target, case: Case) -> dict[str, Json]:
     )
     if not own:
         return found
-    shown = (
-        {*cells}
-        if target.columns is None
-        else {*target.columns, *target.key_columns, *target.writes}
-    )
+    shown = {*differing, *target.key_columns}
+    if target.columns is not None:
+        shown &= {*target.columns, *target.key_columns, *target.writes}
     return {**found, "before": _kept(row.before, shown), "after": _kept(row.after, shown)}
 
 

@@ -65,7 +65,7 @@ select d.id, n::text,
   from agent.dataset d
        cross join (values (1, '{"tools": ["update_row"], "values": {"category": "bug"}}'::jsonb), (2, null), (3, '{"result": "Done."}'))
            as c (n, e);
-insert into agent.evaluation (attachment, agent, model, judge, dataset, candidate, planned, made_by, started_at, held_until, ended_at, error)
+insert into agent.evaluation (attachment, agent, model, judge, dataset, draft, planned, made_by, started_at, held_until, ended_at, error)
 values ('support', 'support', 'claude-haiku-4-5', null, 'golden', '{}', 3, 'ada', now() - interval '2 hours', now(), now(), null),
        ('support', 'support', 'gpt-4o', 'claude-haiku-4-5', 'golden', '{"model": "gpt-4o"}', 3, 'ada', now() - interval '1 hour', now(), now(), null),
        ('support', 'support', 'gpt-4o', null, null, '{}', 50, 'ada', now() - interval '1 minute', now(), now(),

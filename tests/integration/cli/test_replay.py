@@ -115,7 +115,7 @@ def test_a_candidate_is_a_prompt_or_a_file(user: User) -> None:
     user.writes(file.replace("well", "ever"), "next.yaml")
     again = replayed(user, "--agents-file", "next.yaml", "--prompt", "prompt.txt")
     assert not again["cases"][0]["agrees"]
-    assert again["candidate"]["system_prompt"] == "Sort them well."
+    assert again["draft"]["system_prompt"] == "Sort them well."
     assert found(user, "select system_prompt from agent.agent") == [("Sort tickets.",)]
 
 
