@@ -17,7 +17,7 @@ from walagent.store import evaluations
 from walagent.store.codecs.exact import read_json
 from walagent.store.role_reader import RoleStatement
 from walagent.tools.statements import bound
-from walagent.trial.external import Answer, is_external
+from walagent.trial.external import Answer, leaves
 from walagent.trial.outcomes import Outcome, outcome_of
 from walagent.trial.trial import Trial
 
@@ -244,7 +244,7 @@ def _outside_calls(
             continue
         for call in reply_from_json(step["content"]).calls:
             tool, result = agent.tool(call.name), results.get(call.id)
-            if tool is not None and result is not None and is_external(tool):
+            if tool is not None and result is not None and leaves(tool):
                 answer = Answer(result["content"], result["is_error"])
                 yield tool.target, bound(tool, call, change), answer
 

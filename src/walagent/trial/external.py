@@ -12,6 +12,8 @@ from walagent.domain.tool_spec import Effect, Tool
 from walagent.domain.transcript import reply_from_json
 from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
+from walagent.runs.tools.builtin_tools import OUTSIDE as BUILTINS
+from walagent.runs.tools.builtin_tools import NamedEmbedder, Services, TenantOf
 from walagent.tools.callee import Callee
 from walagent.tools.python import PythonTool, ToolContext
 from walagent.tools.statements import bound
@@ -24,6 +26,11 @@ def is_external(tool: Tool) -> bool:
     """Whether a call of *tool* leaves the database; one that is a model is called."""
     inside = {"sql", "builtin", "llm"}
     return tool.kind not in inside and (tool.kind != "python" or tool.effect in OUTSIDE)
+
+
+def leaves(tool: Tool) -> bool:
+    """Whether a call of *tool* leaves the database, or reads outside it, as files and the web."""
+    return is_external(tool) or (tool.kind == "builtin" and tool.target in BUILTINS)
 
 
 def harmless(found: Mapping[str, PythonTool]) -> dict[str, PythonTool]:
@@ -76,6 +83,10 @@ class RecordedCalls:
         """Return what answers instead of *tool*."""
         return _Recorded(self, tool)
 
+    def services(self, embedder: NamedEmbedder | None) -> Services:
+        """Answer instead of built-in tools that act outside the database."""
+        return _Services(embedder, calls=self)
+
     def answer(self, name: str, target: str, arguments: Mapping[str, Json]) -> str:
         """Answer a call; one that was answered twice differently is answered in that order.
 
@@ -108,6 +119,15 @@ class _Recorded:
     async def call(self, context: ToolContext, arguments: Mapping[str, Json]) -> object:  # noqa: ARG002 - not passed on
         """Answer as it was answered before."""
         return self.calls.answer(self.tool.name, self.tool.target, arguments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Services(Services):
+    calls: RecordedCalls
+
+    def callee(self, tool: Tool, tenant_of: TenantOf) -> Callee:  # noqa: ARG002 - not passed on
+        """Return what answers instead of *tool*."""
+        return self.calls.callee(tool)
 
 
 @dataclass(frozen=True, slots=True)

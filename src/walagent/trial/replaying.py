@@ -207,7 +207,7 @@ class Replay:
         while left is not None:
             recorded, deadline = RecordedCalls(), time.monotonic() + _SECONDS
             meter = Meter(account)
-            beyond = Outside(recorded, recorded.harmless, meter.counted)
+            beyond = Outside(recorded, recorded.harmless, recorded.services, meter.counted)
             options = TrialOptions(last=0, assume_approved=True, patience=_READING)
             async with open_trial(self.dsn, self.wanted, options, beyond) as trial:
                 for _ in range(_CASES):

@@ -34,6 +34,7 @@ from walagent.models.model import Model
 from walagent.moves import Prompt
 from walagent.runs.attempt import RunAttempt
 from walagent.runs.resources import Resources
+from walagent.runs.tools.builtin_tools import NamedEmbedder, Services
 from walagent.runs.tools.toolbox import Toolbox
 from walagent.store import attachments, trials
 from walagent.store.errors import translating
@@ -48,6 +49,7 @@ from walagent.tools.python import PythonTool, find_tools
 from walagent.trial.attaching import Wanted, attach_for_trial
 from walagent.trial.external import NoCalls, NotCalled, calls_not_made, harmless
 from walagent.trial.session import HeldPool, HeldReader, open_held
+from walagent.workers.tool_services import embedder_of
 from walagent.workers.worker_resources import agent_resources
 
 Connection = AsyncConnection[Any]
@@ -219,11 +221,13 @@ class Outside:
     Args:
         servers: answers instead of MCP servers and tools over HTTP.
         python: replaces the functions that act outside the database.
+        services: what built-in tools use.
         model: what is asked instead of a model.
     """
 
     servers: Servers = field(default_factory=NoCalls)
     python: Callable[[Mapping[str, PythonTool]], Mapping[str, PythonTool]] = harmless
+    services: Callable[[NamedEmbedder | None], Services] = Services
     model: Callable[[Model], Model] = _as_it_is
 
 
@@ -281,7 +285,10 @@ async def open_trial(
         limits = SizeLimits(changes.max_value, changes.max_row)
         python = beyond.python(find_tools(wanted.config.tools.modules))
         calls = ToolConnections(pool, pool, login, partial(_beside, dsn))
-        toolbox = Toolbox(calls, python, servers=beyond.servers, http=beyond.servers)
+        services = beyond.services(embedder_of(wanted.config))
+        toolbox = Toolbox(
+            calls, python, servers=beyond.servers, http=beyond.servers, services=services
+        )
         made = agent_resources(pool, toolbox, models.get, key, limits)
         kinds = {name: replace(kind, patience=_PATIENCE) for name, kind in made.kinds.items()}
         resources = replace(made, kinds=kinds)

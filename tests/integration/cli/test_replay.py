@@ -173,6 +173,32 @@ def test_calls_outside_the_database_are_answered_from_the_recorded_run(user: Use
     assert not (user.folder / "called").exists()
 
 
+def test_files_and_the_web_are_those_of_the_recorded_run(user: User) -> None:
+    """Built-in tools write no file, and read none."""
+    agents = AGENTS.replace("[close_ticket]", "[read_file, write_file]").replace(
+        "bind: {ticket_id: id}", "lets_out: [write_file]"
+    )
+    user.writes(
+        agents.replace("FOLDER", str(user.folder)) + "files: {root: files, writable: true}\n"
+    )
+    (user.folder / "files").mkdir()
+    (user.folder / "files" / "a.txt").write_text("now")
+    user.types("apply").worked()
+    written = reply("write_file", path="b.txt", text="then")
+    steps = [
+        reply("read_file", path="a.txt"), result("read_file", "then"),
+        written, ("intent", {"call_id": "write_file"}), result("write_file", "written"),
+    ]  # fmt: skip
+    add_run(user, "refund", steps)
+    calls = [{"call": "read_file", "arguments": {"path": "a.txt"}}]
+    calls += [{"call": "write_file", "arguments": written[1]["parts"][0]["arguments"]}]
+    user.writes(json.dumps({"replies": [[call] for call in calls] + ["Done."]}), "script.json")
+    (case,) = replayed(user)["cases"]
+    assert [call["state"] for call in case["candidate"]["calls"]] == ["done", "done"]
+    assert (case["agrees"], case["candidate"]["not_called"]) == (True, [])
+    assert not (user.folder / "files" / "b.txt").exists()
+
+
 def test_a_call_that_waits_for_approval_is_executed_and_asks_nobody(user: User) -> None:
     """The person who approved it did so for the recorded run."""
     user.writes(
