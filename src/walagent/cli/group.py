@@ -10,8 +10,9 @@ from typing import Any, Final
 import click
 
 from walagent import __version__
-from walagent.cli.commands import MOVED, Entry, Group
+from walagent.cli.commands import Entry, Group
 from walagent.cli.exit_codes import end
+from walagent.cli.moved import MOVED
 from walagent.cli.nearest import nearest
 from walagent.cli.terminal.output import say
 from walagent.errors import ConfigError, WalagentError
@@ -93,9 +94,10 @@ class Commands(click.Group):
         """List the entries under their headings, without importing any."""
         width = max(map(len, self._known))
         for heading, entries in self._headings.items():
-            if entries:
+            listed = [each for each in entries if isinstance(each, Group) or each.is_listed]
+            if listed:
                 with formatter.section(heading):
-                    formatter.write_dl([(each.name.ljust(width), each.help) for each in entries])
+                    formatter.write_dl([(each.name.ljust(width), each.help) for each in listed])
 
 
 class Program(Commands):

@@ -203,7 +203,8 @@ async def find_dataset(conn: Connection, name: str) -> Found:
     found = await cursor.fetchone()
     if found is None:
         raise ConfigError(
-            f'dataset "{name}" does not exist', hint="Use walagent datasets to list datasets."
+            f'dataset "{name}" does not exist',
+            hint="Use walagent evaluations datasets to list datasets.",
         )
     return found
 
@@ -239,7 +240,7 @@ async def create_dataset(
     if row is None:
         raise ConfigError(
             f'dataset "{dataset["name"]}" exists',
-            hint="Choose another name, or run walagent datasets drop.",
+            hint="Choose another name, or run walagent evaluations datasets drop.",
         )
     await conn.execute(
         "insert into agent.dataset_case"

@@ -187,7 +187,7 @@ def check_columns(dataset: Mapping[str, Any], present: Sequence[Sequence[str]]) 
             what = f'has the column "{name}" as {now[name]} instead of {before[name]}'
         raise ConfigError(
             f'dataset "{dataset["name"]}" does not fit its table: {dataset["relation"]} {what}',
-            hint="Create it again: walagent datasets drop, then walagent datasets create.",
+            hint="Drop it and create it again: walagent evaluations datasets --help.",
         )
 
 

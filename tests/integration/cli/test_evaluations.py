@@ -34,7 +34,7 @@ def test_a_dataset_of_runs_outlives_them(user: User) -> None:
     """With what they did as labels, which people change; `--fail-under` counts what is right."""
     sorted_as(user, "broken", "bug")
     sorted_as(user, "refund", "billing")
-    user.types("datasets", "create", "golden", "desk", "--expect-recorded").worked()
+    user.types("evaluations", "datasets", "create", "golden", "desk", "--expect-recorded").worked()
     done = replayed(user, "--dataset", "golden", "--model", "other")
     assert [(case["was_right"], case["is_right"]) for case in done["cases"]] == [
         (True, False),
@@ -43,20 +43,20 @@ def test_a_dataset_of_runs_outlives_them(user: User) -> None:
     assert done["against_recorded"] == {
         "cases": 2, "first_right": 2, "second_right": 1, "better": 0, "worse": 1, "p": 1.0,
     }  # fmt: skip
-    first, _ = user.types("datasets", "show", "golden", "--json").worked().json
+    first, _ = user.types("evaluations", "datasets", "show", "golden", "--json").worked().json
     assert first["expected"] == {"tools": ["update_row"], "values": {"category": "bug"}}
     label = '{"values": {"category": "hardware"}}'
-    user.types("datasets", "label", str(first["id"]), label).worked()
+    user.types("evaluations", "datasets", "label", str(first["id"]), label).worked()
     execute(user, "delete from agent.run")
     under = ("--dataset", "golden", "--fail-under", "1")
     user.types("replay", "desk", *under, "--model", "other").worked()
     refused = user.types("replay", "desk", *under)
     assert refused.code == 1
     assert "0.5 are right" in refused.err
-    (listed,) = user.types("datasets", "list", "--json").worked().json
+    (listed,) = user.types("evaluations", "datasets", "list", "--json").worked().json
     assert (listed["cases"], listed["labelled"], listed["source"]) == (2, 2, "runs")
-    user.types("datasets", "label", str(first["id"]), "--remove").worked()
-    (listed,) = user.types("datasets", "list", "--json").worked().json
+    user.types("evaluations", "datasets", "label", str(first["id"]), "--remove").worked()
+    (listed,) = user.types("evaluations", "datasets", "list", "--json").worked().json
     assert listed["labelled"] == 1
 
 
@@ -66,9 +66,17 @@ def test_a_dataset_of_rows_hides_what_is_expected(user: User) -> None:
         with psycopg.connect(user.dsn or "", autocommit=True) as conn:
             conn.execute("insert into tickets (issue, category) values (%s, %s)", [issue, category])
     user.types(
-        "datasets", "create", "rows", "desk", "--from", "table", "--expect", "category"
+        "evaluations",
+        "datasets",
+        "create",
+        "rows",
+        "desk",
+        "--from",
+        "table",
+        "--expect",
+        "category",
     ).worked()
-    cases = user.types("datasets", "show", "rows", "--json").worked().json
+    cases = user.types("evaluations", "datasets", "show", "rows", "--json").worked().json
     assert [case["change"]["new"]["category"] for case in cases] == [None] * 3
     assert [case["expected"] for case in cases] == [
         {"values": {"category": "billing"}}, {"values": {"category": "hardware"}}, None,
@@ -105,7 +113,7 @@ def test_a_dataset_whose_table_changed_its_shape_is_refused(
 ) -> None:
     """By the name of the column, before a model is called."""
     sorted_as(user, "refund", "billing")
-    user.types("datasets", "create", "golden", "desk").worked()
+    user.types("evaluations", "datasets", "create", "golden", "desk").worked()
     execute(user, "drop function close_ticket; " + change)
     user.writes(
         (user.folder / "agents.yaml")
@@ -123,9 +131,9 @@ def test_a_dataset_whose_table_changed_its_shape_is_refused(
 def test_datasets_and_evaluations_are_deleted_by_name(user: User) -> None:
     """An evaluation outlives its dataset."""
     sorted_as(user, "refund", "billing")
-    user.types("datasets", "create", "golden", "desk").worked()
+    user.types("evaluations", "datasets", "create", "golden", "desk").worked()
     found = replayed(user, "--dataset", "golden")
-    user.types("datasets", "drop", "golden").worked()
+    user.types("evaluations", "datasets", "drop", "golden").worked()
     shown = user.types("evaluations", "show", str(found["id"]), "--json").worked().json
     assert (shown["dataset"], len(shown["cases"])) == ("golden", 1)
     refused = user.types("evaluations", "delete", str(found["id"]), "77")
@@ -137,30 +145,52 @@ def test_datasets_and_evaluations_are_deleted_by_name(user: User) -> None:
 def test_old_evaluations_are_removed_with_old_runs(user: User) -> None:
     """By retention; a dataset stays."""
     sorted_as(user, "refund", "billing")
-    user.types("datasets", "create", "golden", "desk").worked()
+    user.types("evaluations", "datasets", "create", "golden", "desk").worked()
     for _ in range(2):
         replayed(user)
     old = "update agent.evaluation set ended_at = now() - interval '8 days' where id = 1"
     execute(user, f"{old}; select agent.prune('7 days')")
     left = user.types("evaluations", "list", "--json").worked().json
     assert [each["id"] for each in left] == [2]
-    assert len(user.types("datasets", "list", "--json").worked().json) == 1
+    assert len(user.types("evaluations", "datasets", "list", "--json").worked().json) == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["datasets", "create", "x", "nothing"], 'no attachment is named "nothing"'),
-        (["datasets", "create", "x", "desk"], "no case"),
-        (["datasets", "create", "golden", "desk", "--from", "table"], 'dataset "golden" exists'),
-        (["datasets", "create", "x", "desk", "--from", "table", "--expect", "kind"], '"kind"'),
-        (["datasets", "create", "x", "desk", "--expect", "category"], "--from table"),
-        (["datasets", "create", "x", "desk", "--from", "table", "--failed"], "--from runs"),
-        (["datasets", "show", "nothing"], 'dataset "nothing" does not exist'),
-        (["datasets", "drop", "nothing"], 'dataset "nothing" does not exist'),
-        (["datasets", "label", "77", '{"tools": []}'], "case 77 does not exist"),
-        (["datasets", "label", "1", '{"value": {}}'], 'unknown key "value"'),
-        (["datasets", "label", "1"], "--remove"),
+        (["evaluations", "datasets", "create", "x", "nothing"], 'no attachment is named "nothing"'),
+        (["evaluations", "datasets", "create", "x", "desk"], "no case"),
+        (
+            ["evaluations", "datasets", "create", "golden", "desk", "--from", "table"],
+            'dataset "golden" exists',
+        ),
+        (
+            [
+                "evaluations",
+                "datasets",
+                "create",
+                "x",
+                "desk",
+                "--from",
+                "table",
+                "--expect",
+                "kind",
+            ],
+            '"kind"',
+        ),
+        (
+            ["evaluations", "datasets", "create", "x", "desk", "--expect", "category"],
+            "--from table",
+        ),
+        (
+            ["evaluations", "datasets", "create", "x", "desk", "--from", "table", "--failed"],
+            "--from runs",
+        ),
+        (["evaluations", "datasets", "show", "nothing"], 'dataset "nothing" does not exist'),
+        (["evaluations", "datasets", "drop", "nothing"], 'dataset "nothing" does not exist'),
+        (["evaluations", "datasets", "label", "77", '{"tools": []}'], "case 77 does not exist"),
+        (["evaluations", "datasets", "label", "1", '{"value": {}}'], 'unknown key "value"'),
+        (["evaluations", "datasets", "label", "1"], "--remove"),
         (["evaluations", "show", "77"], "evaluation 77 does not exist"),
         (["evaluations", "compare", "77", "78"], "evaluation 77 does not exist"),
     ],
@@ -169,7 +199,9 @@ def test_what_is_not_there_is_named(user: User, arguments: list[str], words: str
     """With an exit code of 2, or 1 where the database refuses."""
     execute(user, "insert into tickets (issue) values ('refund')")
     if words.startswith('dataset "golden"'):
-        user.types("datasets", "create", "golden", "desk", "--from", "table").worked()
+        user.types(
+            "evaluations", "datasets", "create", "golden", "desk", "--from", "table"
+        ).worked()
     refused = user.types(*arguments)
     assert (refused.code != 0, refused.out) == (True, ""), refused.out
     assert words in refused.err
@@ -180,7 +212,7 @@ def test_what_is_not_there_is_named(user: User, arguments: list[str], words: str
 def test_a_login_without_the_rights_of_the_owner_replays_nothing(user: User) -> None:
     """A viewer lists what was replayed, and starts, labels and deletes nothing."""
     sorted_as(user, "refund", "billing")
-    user.types("datasets", "create", "golden", "desk").worked()
+    user.types("evaluations", "datasets", "create", "golden", "desk").worked()
     replayed(user)
     with psycopg.connect(user.dsn or "", autocommit=True) as conn:
         name = f"viewer_{conn.info.dbname}"
@@ -192,9 +224,9 @@ def test_a_login_without_the_rights_of_the_owner_replays_nothing(user: User) -> 
             assert len(listed) == 1
             for command in (
                 ["replay", "desk"],
-                ["datasets", "create", "x", "desk"],
-                ["datasets", "label", "1", '{"tools": []}'],
-                ["datasets", "drop", "golden"],
+                ["evaluations", "datasets", "create", "x", "desk"],
+                ["evaluations", "datasets", "label", "1", '{"tools": []}'],
+                ["evaluations", "datasets", "drop", "golden"],
                 ["evaluations", "delete", "1"],
             ):
                 refused = user.types(*command, *viewer)
@@ -224,6 +256,6 @@ def test_merged_changes_are_replayed_together(user: User) -> None:
 def test_recorded_runs_of_a_daemon_become_a_dataset(user: User) -> None:
     """Their changes are as they were decoded."""
     record(user, 6)
-    user.types("datasets", "create", "golden", "desk", "--expect-recorded").worked()
+    user.types("evaluations", "datasets", "create", "golden", "desk", "--expect-recorded").worked()
     done = replayed(user, "--dataset", "golden")
     assert (done["agreeing"], done["are_right"], done["were_right"]) == (6, 6, 6)

@@ -366,7 +366,17 @@ def test_rows_are_found_by_keys_and_values_of_each_type(user: User) -> None:
     assert (done["agreeing"], done["differing"]) == (3, 0)
     found = user.types("replay", "parts", "--json", "--model", "other", "--where", where)
     assert len(found.worked().json["cases"]) == 1
-    user.types("datasets", "create", "rows", "parts", "--from", "table", "--expect", "category")
+    user.types(
+        "evaluations",
+        "datasets",
+        "create",
+        "rows",
+        "parts",
+        "--from",
+        "table",
+        "--expect",
+        "category",
+    )
     done = user.types("replay", "parts", "--dataset", "rows", "--json").worked().json
     assert (done["labelled"], done["are_right"]) == (3, 3)
 
@@ -400,6 +410,7 @@ def test_a_judge_gives_a_verdict_or_an_error_and_no_label(user: User) -> None:
         (["desk", "--dataset", "nothing"], 2, 'dataset "nothing" does not exist'),
         (["desk", "--dataset", "x", "--failed"], 2, "--failed"),
         (["desk", "--limit", "3"], 2, "--dataset"),
+        (["desk", "--dataset", "x", "--last", "3"], 2, "--limit"),
         (["desk", "--where", "nothing = 1"], 2, "nothing"),
         (["desk", "--prompt", "nowhere.txt"], 2, "nowhere.txt"),
         (["desk", "--agents-file", "nowhere.yaml"], 2, "nowhere.yaml"),

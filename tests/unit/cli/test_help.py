@@ -8,7 +8,7 @@ from tests.helpers.golden import GOLDEN, check_golden
 from walagent.cli import main
 from walagent.cli.commands import walk
 
-SHORT = {"runs show", "runs why"}  # `show` and `why`
+SHORT = {"runs show", "runs why", "evaluations replay"}  # `show`, `why`, `replay`
 NAMES = [name for path, _ in walk() if (name := " ".join(path)) not in SHORT]
 
 

@@ -151,7 +151,8 @@ def test_every_command_is_documented_with_its_options() -> None:
                 options.update(_names(parameter))
             if isinstance(parameter, click.Argument):
                 assert parameter.human_readable_name in titled[max(above, key=len)], name
-        if name not in {"runs show", "runs why"}:  # documented as `show` and `why`
+        # Documented as `show`, `why` and `replay`.
+        if name not in {"runs show", "runs why", "evaluations replay"}:
             missing = options - shared - set(_options_in(titled[max(above, key=len)]))
             assert not missing, f"{name}: {missing}"
         for title in above:

@@ -1,4 +1,4 @@
-"""`walagent datasets`: changes with what is expected of a run on them."""
+"""`walagent evaluations datasets`: changes with what is expected of a run on them."""
 
 import asyncio
 from collections.abc import Iterable

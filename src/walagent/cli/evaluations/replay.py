@@ -4,7 +4,7 @@ import asyncio
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -25,15 +25,15 @@ from walagent.trial.cases import Choice
 from walagent.trial.comparing import with_tests
 from walagent.trial.replaying import Begun, Replay, Replayed, ReplayOptions
 
+_LAST: Final = 50  # runs
+
 
 @click.command("replay")
 @click.argument("attachment")
 @click.option(
     "--last",
     type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="Number of runs, the last ones that have ended.",
+    help="Number of runs, the last ones that have ended.  [default: 50]",
 )
 @click.option(
     "--where",
@@ -77,7 +77,7 @@ def replay_(  # noqa: PLR0913 - its options
     where: Where,
     attachment: str,
     *,
-    last: int,
+    last: int | None,
     condition: str,
     failed: bool,
     dataset: str | None,
@@ -103,6 +103,8 @@ def replay_(  # noqa: PLR0913 - its options
         raise ConfigError("--failed selects runs, and --dataset replaces them", hint="Use one.")
     if limit is not None and dataset is None:
         raise ConfigError("--limit requires --dataset", hint="Use --last for runs.")
+    if last is not None and dataset is not None:
+        raise ConfigError("--last selects runs, and --dataset replaces them", hint="Use --limit.")
     session = open_session(replace(where, config=agents_file or where.config))
     text = None if prompt is None else _text(prompt)
     wanted = _candidate(session.config, attachment, model, text, of_file=agents_file is not None)
@@ -111,7 +113,7 @@ def replay_(  # noqa: PLR0913 - its options
         "system_prompt": text,
         "file": None if agents_file is None else str(agents_file),
     }
-    options = ReplayOptions(Choice(last, condition, failed, dataset, limit), judge, jobs)
+    options = ReplayOptions(Choice(last or _LAST, condition, failed, dataset, limit), judge, jobs)
     log.configure("text", "error")
     kept = {name: value for name, value in differs.items() if value is not None}
     document = asyncio.run(_replayed(session, attachment, wanted, kept, options, as_json=as_json))
@@ -179,7 +181,8 @@ async def _replayed(  # noqa: PLR0913 - what is replayed, and how it is shown
         replay = Replay(places.dsn, attachment, wanted, differs, options)
         with ReplayProgress() as progress:
             evaluation = await replay.execute(begin, show)
-        async with session.connect(places) as conn:
+        # As the login, whose rights a replay has; a token is of somebody who might see less.
+        async with session.connect(replace(places, token=None)) as conn:
             counts = await show_evaluation(conn, evaluation)
             cases = await cases_of(conn, evaluation)
     document = with_tests(counts, cases)
@@ -215,7 +218,7 @@ def _check(counts: dict[str, Any], least: float) -> None:
     else:
         raise ConfigError(
             "--fail-under compares with labels or recorded runs, and the cases have none",
-            hint="Label cases: walagent datasets label.",
+            hint="Label cases: walagent evaluations datasets label.",
         )
     if share < least:
         say(f"{share:.4g} are {what}, fewer than {least:g}", color="red")
