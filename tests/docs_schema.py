@@ -47,6 +47,7 @@ _EXPLAINED = {
     "thread": "threads.md", "turn": "threads.md", "worker": "own-worker.md",
     "outbox": "notifications.md", "memory": "memory.md", "document": "documents.md",
     "workflow": "workflows.md", "team": "teams.md", "console": "console.md",
+    "evaluation": "evaluation.md",
 }  # fmt: skip
 _FUNCTIONS = """
 select n.nspname || '.' || p.proname, pg_get_function_arguments(p.oid),

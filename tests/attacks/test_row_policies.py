@@ -19,6 +19,11 @@ from tests.helpers.database import role, rows, run_all, session, value
 MINE, THEIRS = UUID(int=1), UUID(int=2)  # threads: bob takes part in the first
 # Tables that say who acts: they have rows of their own, and keep their constraints.
 WHO = {"agent.tenant", "agent.principal", "agent.role_grant", "agent.token", "agent_internal.login"}
+# Tables of which those who see runs see all rows, and nobody else one.
+WHOLE = {
+    "agent.saved_filter", "agent.issue", "agent.dataset", "agent.dataset_case", "agent.evaluation",
+    "agent.evaluation_case",
+}  # fmt: skip
 POLICIES = """
 select p.polrelid::regclass::text, p.polname, pg_get_expr(p.polqual, p.polrelid)
   from pg_policy p join pg_class c on c.oid = p.polrelid
@@ -223,7 +228,7 @@ def _member(table: str) -> Case:
 
 
 def _reader(table: str) -> Case:
-    if table in {"agent.saved_filter", "agent.issue"}:
+    if table in WHOLE:
         return Case(("bob", "true"), ("vic", "true"))
     column = "id" if table == "agent.run" else "run_id"
     return Case(("bob", f"{column} = 1"), ("bob", f"{column} = 2"))

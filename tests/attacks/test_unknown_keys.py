@@ -164,6 +164,12 @@ CASES: Final = [
         "prompt",
         "prompt_tokens",
     ),
+    (
+        "agent.label_case(expected)",
+        'select agent.label_case(1, \'{"value": {"category": "bug"}}\')',
+        "value",
+        "values",
+    ),
 ]
 # Keys that a person chooses, or another program.
 FREE: Final = {
@@ -196,7 +202,9 @@ OF_TOOLS: Final = {
 WRITTEN: Final = {
     "agent_version.definition", "approval.arguments", "attachment.definition",
     "attachment_version.definition", "audit.detail", "backfill.cursor", "correction.key",
-    "event.data",
+    "dataset.columns", "dataset_case.change", "dataset_case.expected", "dataset_case.merged",
+    "evaluation.draft", "evaluation_case.candidate", "evaluation_case.expected",
+    "evaluation_case.recorded", "evaluation_case.verdict", "event.data",
     "row_change.after", "row_change.before", "row_change.key", "row_change.numbers",
     "row_change.old_key",
     "persona_version.definition", "policy.compiled", "question.answer", "question.options",

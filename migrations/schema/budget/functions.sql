@@ -73,7 +73,8 @@ declare
 begin
     select array_agg(u.budget_id) into _budgets
       from (select budget_id from agent_internal.budget_use
-             where budget_id in (select budget_id from agent.spend where settled_at is null)
+             where budget_id in (select budget_id from agent.spend where settled_at is null
+                                 union all select budget_id from agent_internal.evaluation_charge)
              order by budget_id for no key update skip locked) u;
     if _budgets is null then
         return;
@@ -90,6 +91,7 @@ begin
     update agent_internal.budget_use u
        set reserved_cost = u.reserved_cost - o.cost, reserved_tokens = u.reserved_tokens - o.tokens
       from of_budget o where u.budget_id = o.budget_id;
+    perform agent_internal.release_charges(_budgets);
 end;
 $$;
 
@@ -117,6 +119,7 @@ declare
 begin
     delete from agent_internal.budget_use where budget_id = old.id;
     delete from agent.spend where budget_id = old.id;
+    delete from agent_internal.evaluation_charge where budget_id = old.id;
     perform agent_internal.leave(_entered);
     return null;
 end;

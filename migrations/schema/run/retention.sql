@@ -68,6 +68,7 @@ begin
         _after := _some.last;
     end loop;
     perform agent_internal.prune_issues(keep);
+    perform agent_internal.prune_evaluations(keep);
     return _total;
 end;
 $$;
@@ -90,6 +91,7 @@ as $$
        and not exists (select from agent.attachment_version v
                         where v.attachment_id = q.attachment_id and v.active_until is null);
     select agent_internal.prune_issues(_keep);
+    select agent_internal.prune_evaluations(_keep);
     select agent.prune_memory(_keep);
 $$;
 comment on function agent_internal.prune_rest(interval) is 'Remove stopped workers, the state of finished backfills, and queues of detached attachments';

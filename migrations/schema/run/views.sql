@@ -49,8 +49,10 @@ create or replace view agent.broken_invariant with (security_invoker = on) as
     select 'the reserved amount of a budget is not the sum of its reservations', format('budget %s', u.budget_id)
       from agent_internal.budget_use u
            cross join lateral (select coalesce(sum(s.reserved_cost), 0) as cost, coalesce(sum(s.reserved_tokens), 0) as tokens
-                                 from agent.spend s
-                                where s.budget_id = u.budget_id and s.settled_at is null) o
+                                 from (select x.budget_id, x.reserved_cost, x.reserved_tokens from agent.spend x where x.settled_at is null
+                                       union all
+                                       select c.budget_id, c.reserved_cost, c.reserved_tokens from agent_internal.evaluation_charge c) s
+                                where s.budget_id = u.budget_id) o
      where u.reserved_cost <> o.cost or u.reserved_tokens <> o.tokens
     union all
     select 'a reservation of a lost lease was not released', format('run %s, budget %s, since %s', s.run_id, s.budget_id, s.reserved_at)

@@ -12,8 +12,8 @@ main = Program(
     "walagent",
     COMMANDS,
     about="Run LLM agents on PostgreSQL row changes.",
-    epilog="The database is --dsn, DATABASE_URL or libpq's variables; else an embedded PostgreSQL."
-    "  Exit codes: 0 success, 1 failure, 2 invalid option or file, 3 a person must act.",
+    epilog="Database: --dsn, DATABASE_URL or libpq's variables; else an embedded server."
+    "  Exit codes: 0 success, 1 failure, 2 invalid option or file, 3 a person acts.",
 )
 
 __all__ = ["main"]

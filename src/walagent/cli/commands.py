@@ -43,6 +43,9 @@ class Group:
 Entry = Command | Group
 
 _SHOW: Final = Command("show", "runs.runs", "Show a run and its steps.")
+_REPLAY: Final = Command(
+    "replay", "evaluations.replay", "Replay recorded changes through a candidate."
+)
 _WHY: Final = Command("why", "runs.why", "Explain why a row has a run, or none.")
 _CHANGES: Final = Command("changes", "runs.changes", "List the rows that agents changed.")
 _REVERT: Final = Command("revert", "runs.revert", "Take back what runs changed.")
@@ -215,6 +218,28 @@ _OUTBOX: Final = Group(
         Command("cancel", "outbox", "Do not deliver messages."),
     ),
 )
+_EVALUATIONS: Final = Group(
+    "evaluations",
+    "Replay changes, compare candidates; datasets with labels.",
+    (
+        _REPLAY,
+        Command("list", "evaluations.evaluations", "List evaluations, newest first."),
+        Command("show", "evaluations.evaluations", "Show the cases of an evaluation."),
+        Command("compare", "evaluations.evaluations", "Compare two evaluations."),
+        Command("delete", "evaluations.evaluations", "Delete evaluations with their cases."),
+        Group(
+            "datasets",
+            "Changes to replay, with what is expected of a run.",
+            (
+                Command("list", "evaluations.datasets", "List datasets."),
+                Command("show", "evaluations.datasets", "Show the cases of a dataset."),
+                Command("create", "evaluations.datasets", "Create a dataset of runs or rows."),
+                Command("label", "evaluations.datasets", "Say what is expected of a run."),
+                Command("drop", "evaluations.datasets", "Delete a dataset with its cases."),
+            ),
+        ),
+    ),
+)
 _WAL: Final = Group(
     "wal",
     "The write-ahead log: changes, gaps, invariants, the slot.",
@@ -325,6 +350,7 @@ COMMANDS: Final[dict[str, tuple[Entry, ...]]] = {
         Command("init", "start.init", "Prepare the database: schema, publication, slot."),
         Command("new", "start.new", "Write a first agents.yaml for a table."),
         Command("try", "start.trial", "Show what an agent would do; nothing is kept."),
+        replace(_REPLAY, is_listed=False),
         Command("apply", "start.apply", "Apply agents, models and budgets from a file."),
         Command("run", "serve.daemon", "Read the WAL and execute runs."),
         Command("status", "start.status", "Show reader, lag, queue, and what needs a person."),
@@ -340,64 +366,10 @@ COMMANDS: Final[dict[str, tuple[Entry, ...]]] = {
         Command("completion", "agents.schema", "Print a shell completion script."),
     ),
     "Groups (walagent GROUP --help lists the commands)": (
-        _AGENTS, _RUNS, _APPROVALS, _THREADS, _WORKFLOWS, _KNOWLEDGE, _OUTBOX, _WAL, _TENANTS,
-        _SERVE, _DATABASE,
+        _AGENTS, _RUNS, _APPROVALS, _THREADS, _WORKFLOWS, _KNOWLEDGE, _OUTBOX, _EVALUATIONS,
+        _WAL, _TENANTS, _SERVE, _DATABASE,
     ),
 }  # fmt: skip
-
-# Names of earlier versions, accepted in 0.1 with a note that names the command.
-MOVED: Final = {
-    "worker": "serve worker",
-    "sync": "serve sync",
-    "mcp": "serve mcp",
-    "example": "serve example",
-    "setup": "database setup",
-    "migrate": "database migrate",
-    "adopt": "database adopt",
-    "psql": "database psql",
-    "dsn": "database dsn",
-    "guard": "database guard",
-    "uninstall": "database uninstall",
-    "compat": "database",
-    "extension": "database extension",
-    "attach": "agents attach",
-    "detach": "agents detach",
-    "pause": "agents pause",
-    "resume": "agents resume",
-    "models": "agents models",
-    "budgets": "agents budgets",
-    "backfills": "agents backfills",
-    "schema": "agents schema",
-    "persona": "agents personas",
-    "tool": "agents tools",
-    "mcp-tools": "agents tools mcp",
-    "retry": "runs retry",
-    "cancel": "runs cancel",
-    "resolve": "runs resolve",
-    "cost": "runs cost",
-    "approve": "approvals approve",
-    "reject": "approvals reject",
-    "answer": "approvals answer",
-    "thread": "threads",
-    "talk": "threads talk",
-    "team": "threads teams",
-    "workflow": "workflows",
-    "memory": "knowledge memories",
-    "document": "knowledge documents",
-    "index": "knowledge index",
-    "sessions": "knowledge sessions",
-    "tail": "wal tail",
-    "watch": "wal watch",
-    "gaps": "wal gaps",
-    "resync": "wal resync",
-    "check": "wal check",
-    "drop-slot": "wal drop-slot",
-    "tenant": "tenants",
-    "principal": "tenants principals",
-    "token": "tenants tokens",
-    "policy": "tenants policies",
-    "audit": "tenants audit",
-}
 
 
 def walk(

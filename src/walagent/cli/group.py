@@ -10,8 +10,9 @@ from typing import Any, Final
 import click
 
 from walagent import __version__
-from walagent.cli.commands import MOVED, Entry, Group
+from walagent.cli.commands import Entry, Group
 from walagent.cli.exit_codes import end
+from walagent.cli.moved import MOVED
 from walagent.cli.nearest import nearest
 from walagent.cli.terminal.output import say
 from walagent.errors import ConfigError, WalagentError

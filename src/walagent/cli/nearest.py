@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
-from walagent.cli.commands import MOVED, walk
+from walagent.cli.commands import walk
+from walagent.cli.moved import MOVED
 
 _LEAST: Final = 0.7  # 1: equal but for the order of words and a plural
 # What other programs call it.

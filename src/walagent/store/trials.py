@@ -112,8 +112,17 @@ async def definition(conn: Connection, name: str) -> Attachment:
     return Attachment.from_json(row[0])
 
 
-async def start_run(conn: Connection, attachment: Attachment, run: Mapping[str, Json]) -> Claim:
-    """Insert a run and claim it."""
+async def start_run(
+    conn: Connection,
+    attachment: Attachment,
+    run: Mapping[str, Json],
+    merged: Sequence[Mapping[str, Json]] = (),
+) -> Claim:
+    """Insert a run and claim it.
+
+    Args:
+        merged: the later changes that debounce merged into it.
+    """
     document = {
         "tenant": attachment.tenant,
         "attachment_id": attachment.id,
@@ -126,6 +135,16 @@ async def start_run(conn: Connection, attachment: Attachment, run: Mapping[str, 
     await conn.execute(
         "select agent_internal.insert_runs(_generation => 0, _runs => %s)", [LossyJson([document])]
     )
+    if merged:
+        await conn.execute(
+            "insert into agent_internal.merged_change"
+            " (attachment_id, generation, commit_lsn, ordinal, run_id, change, tenant)"
+            " select r.attachment_id, 0, '0/0', m.number, r.id, m.change, r.tenant"
+            "   from agent.run r cross join jsonb_array_elements(%s) with ordinality"
+            "        as m (change, number)"
+            "  where r.attachment_id = %s",
+            [LossyJson(list(merged)), attachment.id],
+        )
     claims = await claiming.claim_runs(
         conn, _WORKER, 1, _LEASE, scope=ClaimScope(queue=attachment.id)
     )

@@ -6,18 +6,23 @@ savepoint that is rolled back before the next.
 """
 
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import AsyncConnection, sql
 
 from walagent.domain.attachment import Attachment
 from walagent.domain.run import Claim, RunSpec
-from walagent.errors import ConfigError, PreconditionError
+from walagent.errors import (
+    BudgetExceededError,
+    ConfigError,
+    ModelUnauthorizedError,
+    PreconditionError,
+)
 from walagent.intake.backfill import PresentRow, present_row, runs_of
 from walagent.intake.conditions import Evaluator
 from walagent.intake.placement import place_rows
@@ -25,26 +30,32 @@ from walagent.matching.document import SizeLimits
 from walagent.message import Json, ModelSpec
 from walagent.models import make_model
 from walagent.models.cost import worst_case_cost
+from walagent.models.model import Model
 from walagent.moves import Prompt
 from walagent.runs.attempt import RunAttempt
 from walagent.runs.resources import Resources
+from walagent.runs.tools.builtin_tools import NamedEmbedder, Services
 from walagent.runs.tools.toolbox import Toolbox
 from walagent.store import attachments, trials
 from walagent.store.errors import translating
 from walagent.store.people import listings
 from walagent.store.relations import tables
-from walagent.store.relations.changed_rows import Changes, changed_rows
+from walagent.store.relations.changed_rows import PATIENCE, Changes, changed_rows
 from walagent.store.role_reader import RoleReader, RoleStatement
 from walagent.store.sessions.connections import connect
 from walagent.store.sessions.tool_connections import ToolConnections, read_login
-from walagent.tools.python import find_tools
+from walagent.tools.callee import Servers
+from walagent.tools.python import PythonTool, find_tools
 from walagent.trial.attaching import Wanted, attach_for_trial
 from walagent.trial.external import NoCalls, NotCalled, calls_not_made, harmless
 from walagent.trial.session import HeldPool, HeldReader, open_held
+from walagent.workers.tool_services import embedder_of
 from walagent.workers.worker_resources import agent_resources
 
 Connection = AsyncConnection[Any]
 
+# Errors that every other row would meet, too.
+_FOR_ALL = (PreconditionError, BudgetExceededError, ModelUnauthorizedError)
 _PATIENCE = 60.0  # seconds to wait for a provider that is busy: a person watches
 
 
@@ -53,16 +64,19 @@ class TrialOptions:
     """Options of a trial.
 
     Args:
-        last: the maximum number of rows, the last ones by primary key.
+        last: the maximum number of rows, the last ones by primary key; 0: none is read.
         where: an SQL condition on rows, evaluated as the role of the agent; "" for every row.
         assume_approved: execute calls that would wait for approval.
         at: the primary key of the one row, by column; empty: any row.
+        patience: for each statement that reads a table to find what has changed; a table that
+            takes longer is read for no later row.
     """
 
     last: int = 3
     where: str = ""
     assume_approved: bool = False
     at: Mapping[str, str] = field(default_factory=dict[str, str])
+    patience: LiteralString = PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +109,15 @@ class Trial:
     limits: SizeLimits
     options: TrialOptions
     tenant: str | None = None  # of the person who tries; None: all
+    slow: dict[str, str] = field(default_factory=dict[str, str])  # tables that are not compared
 
     async def first_cost(self) -> Decimal | None:
         """Return what the first call for one row can cost at most; None: unknown."""
         with translating():
             for row in self.rows:
-                run = await self._run_of(row)
+                run = await self.run_of(row)
                 if run is not None and not run.get("error"):
-                    return await self._cost_of(run)
+                    return await self.cost_of_first(run)
         return Decimal(0)
 
     async def try_row(self, row: PresentRow) -> TriedRow:
@@ -113,26 +128,44 @@ class Trial:
                 tenant in which who tries it may act.
         """
         with translating():
-            if (run := await self._run_of(row)) is None:
+            if (run := await self.run_of(row)) is None:
                 return TriedRow(row.key, None)
             if run.get("error"):
                 raise PreconditionError(f"row {row.key}: {run['error']['reason']}")
+            return await self.execute(row.key, run)
+
+    async def execute(
+        self, key: str, run: Mapping[str, Json], merged: Sequence[Mapping[str, Any]] = ()
+    ) -> TriedRow:
+        """Execute a run, and take it back.
+
+        Args:
+            key: of the row.
+            run: as `store.trials.start_run` takes it.
+            merged: the later changes that debounce merged into it.
+
+        Raises:
+            WalagentError: the database is lost, or the model cannot be called.
+        """
+        with translating():
             async with self._savepoint():
-                claim = await trials.start_run(self.conn, self.attachment, run)
+                claim = await trials.start_run(self.conn, self.attachment, run, merged)
                 spec = self._spec(claim)
                 attempt = RunAttempt(
                     self.resources, claim, lambda: _ready(spec), cancelled=lambda: False
                 )
                 await attempt.make()
-                if isinstance(attempt.error, PreconditionError):
+                if isinstance(attempt.error, _FOR_ALL):
                     raise attempt.error
                 await trials.renew_session(self.conn, ())
                 shown = await listings.show_run(self.conn, claim.run_id)
-                changes = await changed_rows(self.conn, self.outside)
+                changes = await changed_rows(
+                    self.conn, self.outside, self.options.patience, self.slow
+                )
         left_out = calls_not_made(attempt.steps, spec.agent, claim.last)
-        return TriedRow(row.key, shown, changes, list(left_out))
+        return TriedRow(key, shown, changes, list(left_out))
 
-    async def _run_of(self, row: PresentRow) -> Mapping[str, Json] | None:
+    async def run_of(self, row: PresentRow) -> Mapping[str, Json] | None:
         """Return the run of a row, if the condition is true; evaluated as intake does it.
 
         It has an `error` if the row names no tenant in which who tries it may act.
@@ -149,7 +182,8 @@ class Trial:
             return {**run, "error": {"reason": f'it is of tenant "{run["tenant"]}"'}}
         return run
 
-    async def _cost_of(self, run: Mapping[str, Json]) -> Decimal | None:
+    async def cost_of_first(self, run: Mapping[str, Json]) -> Decimal | None:
+        """Return what the first call of a run can cost at most; None: unknown."""
         async with self._savepoint():
             claim = await trials.start_run(self.conn, self.attachment, run)
             spec = self._spec(claim)
@@ -176,9 +210,55 @@ async def _ready(spec: RunSpec) -> RunSpec:
     return spec
 
 
+def _as_it_is(model: Model) -> Model:
+    return model
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a trial reaches outside of its transaction.
+
+    Args:
+        servers: answers instead of MCP servers and tools over HTTP.
+        python: replaces the functions that act outside the database.
+        services: what built-in tools use.
+        model: what is asked instead of a model.
+    """
+
+    servers: Servers = field(default_factory=NoCalls)
+    python: Callable[[Mapping[str, PythonTool]], Mapping[str, PythonTool]] = harmless
+    services: Callable[[NamedEmbedder | None], Services] = Services
+    model: Callable[[Model], Model] = _as_it_is
+
+
+class _Models:
+    """The models that runs and their tools name, made when they are first asked."""
+
+    def __init__(self, specs: Mapping[str, ModelSpec], outside: Outside) -> None:
+        self._specs = specs
+        self._outside = outside
+        self._made: dict[str, Model] = {}
+
+    def get(self, name: str) -> Model:
+        if name not in self._made:
+            if name not in self._specs:
+                raise ConfigError(f'model "{name}" does not exist, or is disabled')
+            self._made[name] = self._outside.model(make_model(self._specs[name]))
+        return self._made[name]
+
+    async def aclose(self) -> None:
+        for model in self._made.values():
+            await model.aclose()
+
+
 @asynccontextmanager
-async def open_trial(dsn: str, wanted: Wanted, options: TrialOptions) -> AsyncGenerator[Trial]:
+async def open_trial(
+    dsn: str, wanted: Wanted, options: TrialOptions, beyond: Outside | None = None
+) -> AsyncGenerator[Trial]:
     """Attach the agent in a transaction that is rolled back, and read the rows.
+
+    Args:
+        beyond: what is reached outside of the transaction; None: models alone.
 
     Raises:
         ConfigError: the agent, table or condition does not exist or is not valid.
@@ -191,20 +271,25 @@ async def open_trial(dsn: str, wanted: Wanted, options: TrialOptions) -> AsyncGe
             )
             conn = await stack.enter_async_context(open_held(dsn))
             attachment = await attach_for_trial(conn, wanted)
-            spec = (await attachments.load_models(conn))[attachment.agent.model]
+            specs = await attachments.load_models(conn)
             key = await attachments.secret_key(conn)
             pool = HeldPool(conn, await trials.deferred_constraints(conn))
             login = await read_login(conn)
             reader = HeldReader(conn, login)
-            rows = await _read(conn, reader, attachment, options)
-        model = make_model(spec)
-        stack.push_async_callback(model.aclose)
+            rows = await _read(conn, reader, attachment, options) if options.last else ()
+        beyond = beyond or Outside()
+        models = _Models(specs, beyond)
+        stack.push_async_callback(models.aclose)
+        spec = models.get(attachment.agent.model).spec
         changes = wanted.config.changes
         limits = SizeLimits(changes.max_value, changes.max_row)
-        python = harmless(find_tools(wanted.config.tools.modules))
+        python = beyond.python(find_tools(wanted.config.tools.modules))
         calls = ToolConnections(pool, pool, login, partial(_beside, dsn))
-        toolbox = Toolbox(calls, python, servers=NoCalls(), http=NoCalls())
-        made = agent_resources(pool, toolbox, lambda _: model, key, limits)
+        services = beyond.services(embedder_of(wanted.config))
+        toolbox = Toolbox(
+            calls, python, servers=beyond.servers, http=beyond.servers, services=services
+        )
+        made = agent_resources(pool, toolbox, models.get, key, limits)
         kinds = {name: replace(kind, patience=_PATIENCE) for name, kind in made.kinds.items()}
         resources = replace(made, kinds=kinds)
         tenant = wanted.actor and wanted.actor.tenant

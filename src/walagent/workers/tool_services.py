@@ -16,7 +16,7 @@ def tool_services(config: Config, environment: Environment) -> Services:
     """
     files = config.files
     return Services(
-        _embedder() if config.retrieval.vectors else None,
+        embedder_of(config),
         _search(config, environment),
         Files(files.root.absolute(), files.writable, files.max_bytes) if files.root else None,
         find_thread_functions(config.tools.modules),
@@ -32,8 +32,9 @@ def _search(config: Config, environment: Environment) -> Search | None:
     return None if searcher is None else searcher.search
 
 
-def _embedder() -> NamedEmbedder | None:
+def embedder_of(config: Config) -> NamedEmbedder | None:
+    """Return what embeds texts, if the configuration asks for vectors."""
     for provider in providers():
-        if provider.load_embedder is not None:
+        if config.retrieval.vectors and provider.load_embedder is not None:
             return NamedEmbedder(provider.load_embedder(), provider.name)
     return None

@@ -62,3 +62,34 @@ insert into agent.row_change (run_id, commit_lsn, ordinal, step, xid, committed_
      'update', 'trigger', '{"id": "f3d15830-f275-40e0-8af7-53a0f9cec812"}', null, null,
      '{"id": "f3d15830-f275-40e0-8af7-53a0f9cec812", "state": "hidden", "body": "This is an advertisement that was posted a hundred times."}', '{}', 1),
     (2, '0/20', 1, 1, 8, now() - interval '3 days 1 hour', null, 'forum', 'words', 'more', 'trigger', null, null, null, null, '{}', 2500);
+
+insert into agent.dataset (name, attachment, relation, columns, source, made_by, made_at)
+values ('golden', 'support', 'public.support_tickets', '[]', 'runs', 'ada', now() - interval '3 days');
+insert into agent.dataset_case (dataset_id, key, change, run_id, expected, labelled_by, labelled_at)
+select d.id, n::text,
+       jsonb_build_object('op', 'insert', 'schema', 'public', 'table', 'support_tickets', 'new', jsonb_build_object(
+           'id', n, 'customer', 'ada', 'issue', 'The app is slow whenever I open the list of invoices of the last year.')),
+       n, e, case when e is not null then 'ada' end, case when e is not null then now() end
+  from agent.dataset d
+       cross join (values (1, '{"tools": ["update_row"], "values": {"category": "bug"}}'::jsonb), (2, null), (3, '{"result": "Done."}'))
+           as c (n, e);
+insert into agent.evaluation (attachment, agent, model, judge, dataset, draft, planned, made_by, started_at, held_until, ended_at, error)
+values ('support', 'support', 'claude-haiku-4-5', null, 'golden', '{}', 3, 'ada', now() - interval '2 hours', now(), now(), null),
+       ('support', 'support', 'gpt-4o', 'claude-haiku-4-5', 'golden', '{"model": "gpt-4o"}', 3, 'ada', now() - interval '1 hour', now(), now(), null),
+       ('support', 'support', 'gpt-4o', null, null, '{}', 50, 'ada', now() - interval '1 minute', now(), now(),
+        'budget "support" exhausted: 2000000 of 2000000 tokens spent, next call needs up to 5120; resets at 2026-01-02 00:00 UTC');
+insert into agent.evaluation_case (evaluation_id, number, run_id, case_id, key, recorded, candidate, agrees, expected, was_right, is_right, verdict)
+select e.id, c.n, c.n, c.n, c.n::text, r.recorded,
+       r.recorded || jsonb_build_object('calls', jsonb_build_array(jsonb_build_object(
+           'tool', 'update_row', 'arguments', jsonb_build_object('category', case when c.n < e.id then 'billing' else 'bug' end),
+           'state', 'done', 'reads', false)), 'changes', jsonb_build_array(jsonb_build_object(
+           'table', 'public.support_tickets', 'operation', 'update', 'columns', '["category"]'::jsonb, 'before', '{"id": "1", "category": null}'::jsonb, 'after', '{"id": "1", "category": "bug"}'::jsonb)),
+           'not_called', '[]'::jsonb, 'cost', 0.0021),
+       c.n >= e.id, case when c.n = 1 then '{"values": {"category": "bug"}}'::jsonb end, case when c.n = 1 then true end,
+       case when c.n = 1 then e.id = 1 end,
+       case when e.judge is not null and c.n < e.id then '{"right": "recorded", "reason": "The ticket says that the app is slow, which is a defect.", "cost": 0.0004}'::jsonb end
+  from agent.evaluation e
+       cross join (values (1), (2), (3)) as c (n)
+       cross join lateral (select '{"state": "succeeded", "result": "Done.", "error": null, "tokens": 1000, "cost": 0.0019, "seconds": 1.25,
+                                    "calls": [{"tool": "update_row", "arguments": {"category": "bug"}, "state": "done", "reads": false}]}'::jsonb) r (recorded)
+ where e.error is null;

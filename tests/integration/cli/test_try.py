@@ -230,6 +230,19 @@ def test_tools_outside_the_database_are_shown_and_not_called(user: User) -> None
 
 
 @pytest.mark.slow
+def test_what_embeds_in_a_run_embeds_in_a_trial(user: User) -> None:
+    """As the configuration says."""
+    call = {"call": "embed", "arguments": {"text": "slow"}}
+    user.writes(json.dumps({"replies": [call, "Done."]}), "script.json")
+    agents = AGENTS.replace("[close_ticket]", "[embed]").replace("bind: {ticket_id: id}", "")
+    for vectors in (False, True):
+        user.writes(f"{agents}retrieval: {{vectors: {str(vectors).lower()}}}\n")
+        (row,) = tried(user, "--last", "1")
+        (result,) = [s["content"] for s in row["run"]["steps"] if s["kind"] == "result"]
+        assert result["is_error"] is not vectors
+
+
+@pytest.mark.slow
 def test_an_agent_can_be_tried_that_no_file_has(user: User) -> None:
     """By options; the model must be registered, here by the file."""
     user.writes(AGENTS.split("agents:", maxsplit=1)[0])

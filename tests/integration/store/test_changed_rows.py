@@ -135,3 +135,18 @@ async def test_nobody_adds_code_between_the_look_and_the_reading(
             found = await changed_rows(conn, outside)
     assert refused == ["55P03"] * 2  # on either connection
     assert [brief(row) for row in found.rows] == [("1", "old", "once")]
+
+
+async def test_a_table_that_takes_long_is_read_once(
+    conn: AsyncConnection, outside: AsyncConnection
+) -> None:
+    """For each row of a replay, it would take as long again."""
+    await conn.execute("insert into item select n, 'old' from generate_series(10, 100000) n")
+    slow = dict[str, str]()
+    for _ in range(2):
+        async with conn.transaction(force_rollback=True):
+            await conn.execute("update item set what = 'new' where id = 1")
+            await conn.execute("insert into keyless values ('new')")
+            found = await changed_rows(conn, outside, "1ms" if not slow else "10s", slow)
+        assert "timeout" in found.unknown["public.item"]
+        assert found.unknown.keys() >= slow.keys() >= {"public.item"}

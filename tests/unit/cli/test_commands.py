@@ -13,9 +13,10 @@ from click.testing import CliRunner
 
 from tests.docs_generated import command_of
 from walagent.cli import main
-from walagent.cli.commands import COMMANDS, MOVED, Command, Group, walk
+from walagent.cli.commands import COMMANDS, Command, Group, walk
 from walagent.cli.exit_codes import exit_code
 from walagent.cli.group import Program
+from walagent.cli.moved import MOVED
 from walagent.cli.nearest import nearest
 from walagent.cli.terminal.output import cell, clean
 from walagent.errors import (
@@ -124,11 +125,11 @@ def test_every_command_is_there_and_explains_itself(name: str, command: Command)
 
 
 def test_every_command_is_in_one_group() -> None:
-    """But for those of `runs` that have a short form."""
+    """But for those that have a short form."""
     places = [(each.path, each.attribute) for _, each in ALL]
     twice = {name for (name, each) in ALL if places.count((each.path, each.attribute)) > 1}
     short = {"show", "why", "changes", "revert"}
-    assert twice == short | {f"runs {name}" for name in short}
+    assert twice == short | {f"runs {name}" for name in short} | {"replay", "evaluations replay"}
 
 
 @pytest.mark.parametrize("name", [" ".join(path) for path, e in walk() if isinstance(e, Group)])

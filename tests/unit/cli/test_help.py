@@ -8,7 +8,13 @@ from tests.helpers.golden import GOLDEN, check_golden
 from walagent.cli import main
 from walagent.cli.commands import walk
 
-SHORT = {"runs show", "runs why", "runs changes", "runs revert"}  # `show` and so on
+SHORT = {
+    "runs show",
+    "runs why",
+    "runs changes",
+    "runs revert",
+    "evaluations replay",
+}  # `show` and so on
 NAMES = [name for path, _ in walk() if (name := " ".join(path)) not in SHORT]
 
 

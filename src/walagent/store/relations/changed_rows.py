@@ -25,7 +25,8 @@ from walagent.store.relations.table_code import Moment, TableCode, code_of
 Connection = AsyncConnection[Any]
 Cells = Mapping[str, str | None]  # by column, in PostgreSQL's text form
 
-_PATIENCE: Final = "10s"  # for each statement: it reads a whole table
+PATIENCE: Final[LiteralString] = "10s"  # for each statement: it reads a whole table
+_TOO_LONG: Final = "57014"  # query_canceled
 _WAIT: Final = "2s"  # a vacuum that the server starts gives way after one
 _LOCKED: Final = """
 select exists (
@@ -83,42 +84,60 @@ class _Table:
     name: str
     key: Sequence[str]
     oid: int
+    patience: LiteralString
 
     @property
     def identifier(self) -> sql.Identifier:
         return sql.Identifier(self.schema, self.name)
 
 
-async def changed_rows(conn: Connection, outside: Connection) -> Changes:
+async def changed_rows(
+    conn: Connection,
+    outside: Connection,
+    patience: LiteralString = PATIENCE,
+    slow: dict[str, str] | None = None,
+) -> Changes:
     """Compare what an open transaction sees with what is committed.
 
     Args:
         conn: the transaction.
         outside: another connection of the same role, in autocommit mode.
+        patience: for each statement that reads a table.
+        slow: tables that took longer before, and what the server said; they are not read again,
+            and others are added.
     """
     xid = await _own_id(conn)
     if xid is None:
         return Changes((), {})
     cursor = await conn.execute(query("written_tables"))
-    tables = [_Table(*row) for row in await cursor.fetchall()]
+    tables = [
+        _Table(schema, name, key, oid, patience)
+        for schema, name, key, oid in await cursor.fetchall()
+    ]
     rows, unknown = list[ChangedRow](), dict[str, str]()
     for table in tables:
+        name = f"{table.schema}.{table.name}"
+        if slow and name in slow:
+            unknown[name] = slow[name]
+            continue
         try:
             await _keep(conn, table)
             # Each session plans with what it sees: the transaction can have dropped what is there.
             code = await _code_of_others(conn, table) or await _code_of_others(outside, table)
             if code is not None:
                 reason = f"planning a statement on it executes {code}"
-                unknown[f"{table.schema}.{table.name}"] = reason
+                unknown[name] = reason
                 continue
             rows += await _compare(conn, outside, table, xid)
         except _ReplacedError:
-            unknown[f"{table.schema}.{table.name}"] = "another table has its name by now"
+            unknown[name] = "another table has its name by now"
         except Error as error:
             if outside.closed or conn.closed:
                 raise
             reason = error.diag.message_primary or str(error)
-            unknown[f"{table.schema}.{table.name}"] = reason
+            unknown[name] = reason
+            if slow is not None and error.sqlstate == _TOO_LONG:
+                slow[name] = reason
     return Changes(rows, unknown)
 
 
@@ -227,7 +246,7 @@ async def _seen(conn: Connection, table: _Table) -> AsyncGenerator[None]:
         _ReplacedError: another table has the name by now.
     """
     async with conn.transaction(force_rollback=True):
-        await conn.execute(f"set local statement_timeout = '{_PATIENCE}'")
+        await conn.execute(f"set local statement_timeout = '{table.patience}'")
         await conn.execute("set local row_security = off")
         await conn.execute(sql.SQL(_VIEW).format(table.identifier))
         if await (await conn.execute(_REFERRED)).fetchone() != ([table.oid],):

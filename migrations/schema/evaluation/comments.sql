@@ -1,0 +1,56 @@
+comment on table agent.dataset is 'Changes with what is expected of a run on them, to replay';
+comment on column agent.dataset.id is 'Dataset ID';
+comment on column agent.dataset.name is 'Name';
+comment on column agent.dataset.attachment is 'Attachment whose changes they are';
+comment on column agent.dataset.relation is 'Table of the changes, as schema.table';
+comment on column agent.dataset.columns is 'Names and types of the columns of the table when the dataset was made';
+comment on column agent.dataset.source is 'runs: changes of recorded runs; table: rows as they were';
+comment on column agent.dataset.made_by is 'Who made it';
+comment on column agent.dataset.made_at is 'Time of the creation';
+comment on column agent.dataset.tenant is 'Tenant of the attachment';
+
+comment on table agent.dataset_case is 'Cases of a dataset: one change each';
+comment on column agent.dataset_case.id is 'Case ID';
+comment on column agent.dataset_case.dataset_id is 'Dataset';
+comment on column agent.dataset_case.key is 'Primary key of the row, as text';
+comment on column agent.dataset_case.change is 'The change, as in agent.run';
+comment on column agent.dataset_case.merged is 'Later changes that debounce merged into the run';
+comment on column agent.dataset_case.run_id is 'Run whose change it was; NULL: none, or a row of the table';
+comment on column agent.dataset_case.expected is 'What is expected of a run: {"values", "tools", "result"}; agent.label_case() changes it; NULL: nothing';
+comment on column agent.dataset_case.labelled_by is 'Who said so';
+comment on column agent.dataset_case.labelled_at is 'When';
+comment on column agent.dataset_case.tenant is 'Tenant of the run or row';
+
+comment on table agent.evaluation is 'Replays: a version of an agent on changes that were recorded';
+comment on column agent.evaluation.id is 'Evaluation ID';
+comment on column agent.evaluation.attachment is 'Attachment whose changes were replayed';
+comment on column agent.evaluation.agent is 'Its agent';
+comment on column agent.evaluation.model is 'Model of the candidate';
+comment on column agent.evaluation.judge is 'Model that judged cases that differ; NULL: none did';
+comment on column agent.evaluation.dataset is 'Dataset of the changes; NULL: those of recorded runs';
+comment on column agent.evaluation.draft is 'How the candidate differs from the version in use: {"model", "system_prompt", "file"}';
+comment on column agent.evaluation.planned is 'Number of cases';
+comment on column agent.evaluation.made_by is 'Who started it';
+comment on column agent.evaluation.started_at is 'Time of the start';
+comment on column agent.evaluation.held_until is 'Until when its process holds it; it extends that';
+comment on column agent.evaluation.ended_at is 'Time of the end';
+comment on column agent.evaluation.error is 'Why it was broken off';
+comment on column agent.evaluation.tenant is 'Tenant of the attachment';
+
+comment on table agent.evaluation_case is 'Cases of an evaluation: what the candidate did, beside what was recorded';
+comment on column agent.evaluation_case.evaluation_id is 'Evaluation';
+comment on column agent.evaluation_case.number is 'Number of the case, from 1';
+comment on column agent.evaluation_case.run_id is 'Recorded run';
+comment on column agent.evaluation_case.case_id is 'Case of the dataset';
+comment on column agent.evaluation_case.key is 'Primary key of the row, as text';
+comment on column agent.evaluation_case.recorded is 'What the recorded run came to: {"state", "result", "error", "calls", "tokens", "cost", "seconds"}; NULL: there was none';
+comment on column agent.evaluation_case.candidate is 'What the candidate came to: the same, "changes" and "not_called"';
+comment on column agent.evaluation_case.agrees is 'Whether the effects are the same; NULL: there was no recorded run';
+comment on column agent.evaluation_case.expected is 'Label of the case at that time';
+comment on column agent.evaluation_case.was_right is 'Whether the recorded run was right by the label';
+comment on column agent.evaluation_case.is_right is 'Whether the candidate is';
+comment on column agent.evaluation_case.verdict is 'What a judge said: {"right", "reason", "cost"} or {"error", "cost"}';
+comment on column agent.evaluation_case.tenant is 'Tenant of the run or row';
+
+comment on table agent_internal.evaluation_charge is 'Reservations of calls of replays in budgets';
+comment on column agent_internal.evaluation_charge.tenant is 'Tenant of the budget';

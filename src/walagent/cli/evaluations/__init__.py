@@ -1,0 +1,1 @@
+"""Replays, evaluations and datasets."""

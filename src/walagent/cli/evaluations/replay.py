@@ -1,0 +1,225 @@
+"""`walagent replay`: recorded changes again, through a candidate version."""
+
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from walagent.cli.evaluations.case_view import case_lines, count_lines
+from walagent.cli.evaluations.progress import ReplayProgress
+from walagent.cli.exit_codes import FAILED
+from walagent.cli.session import CliSession, Where, open_session, where_options
+from walagent.cli.terminal.output import json_option, print_json, print_wrapped, say
+from walagent.cli.terminal.table import Dollars
+from walagent.config import Config
+from walagent.config.entries import AgentEntry
+from walagent.errors import ConfigError
+from walagent.message import Json
+from walagent.store.people.evaluations import cases_of, show_evaluation
+from walagent.telemetry import log
+from walagent.trial.attaching import Wanted
+from walagent.trial.cases import Choice
+from walagent.trial.comparing import with_tests
+from walagent.trial.replaying import Begun, Replay, Replayed, ReplayOptions
+
+_LAST: Final = 50  # runs
+
+
+@click.command("replay")
+@click.argument("attachment")
+@click.option(
+    "--last",
+    type=click.IntRange(1, 10_000),
+    help="Number of runs, the last ones that have ended.  [default: 50]",
+)
+@click.option(
+    "--where",
+    "condition",
+    default="",
+    metavar="SQL",
+    help="Only recorded rows t for which it is true.",
+)
+@click.option("--failed", is_flag=True, help="Only runs that failed.")
+@click.option("--dataset", metavar="NAME", help="The changes of a dataset, instead of runs.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="With --dataset: only N cases.")
+@click.option("--model", metavar="NAME", help="The candidate has this model.")
+@click.option(
+    "--prompt",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The candidate has the instructions of this file.",
+)
+@click.option(
+    "--agents-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The candidate is ATTACHMENT of this file.",
+)
+@click.option("--judge", metavar="MODEL", help="Ask a model which of two that differ is right.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 16),
+    default=1,
+    show_default=True,
+    help="Cases at once; those that write the same rows wait for one another.",
+)
+@click.option(
+    "--fail-under",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Exit with 1 if fewer are right, or agree where there are no labels.",
+)
+@json_option()
+@where_options
+def replay_(  # noqa: PLR0913 - its options
+    where: Where,
+    attachment: str,
+    *,
+    last: int | None,
+    condition: str,
+    failed: bool,
+    dataset: str | None,
+    limit: int | None,
+    model: str | None,
+    prompt: Path | None,
+    agents_file: Path | None,
+    judge: str | None,
+    jobs: int,
+    fail_under: float | None,
+    as_json: bool,
+) -> None:
+    """Replay recorded changes of ATTACHMENT through a candidate version, and compare.
+
+    The candidate is the version in use, with what the options change.  The model is called and
+    costs money, which budgets count.  Tools are executed in transactions that are rolled back, and
+    calls that would wait for approval with them.  Calls outside the database are answered as they
+    were in the recorded run if they are equal, and are not made.  Only the evaluation is kept.
+
+    Exit codes: 0 replayed, 1 the share of --fail-under is not reached.
+    """
+    if dataset is not None and failed:
+        raise ConfigError("--failed selects runs, and --dataset replaces them", hint="Use one.")
+    if limit is not None and dataset is None:
+        raise ConfigError("--limit requires --dataset", hint="Use --last for runs.")
+    if last is not None and dataset is not None:
+        raise ConfigError("--last selects runs, and --dataset replaces them", hint="Use --limit.")
+    session = open_session(replace(where, config=agents_file or where.config))
+    text = None if prompt is None else _text(prompt)
+    wanted = _candidate(session.config, attachment, model, text, of_file=agents_file is not None)
+    differs: dict[str, Json] = {
+        "model": model,
+        "system_prompt": text,
+        "file": None if agents_file is None else str(agents_file),
+    }
+    options = ReplayOptions(Choice(last or _LAST, condition, failed, dataset, limit), judge, jobs)
+    log.configure("text", "error")
+    kept = {name: value for name, value in differs.items() if value is not None}
+    document = asyncio.run(_replayed(session, attachment, wanted, kept, options, as_json=as_json))
+    if as_json:
+        print_json(document)
+    if fail_under is not None:
+        _check(document, fail_under)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (at byte {error.start})") from error
+
+
+def _candidate(
+    config: Config, name: str, model: str | None, prompt: str | None, *, of_file: bool
+) -> Wanted:
+    """Say what to attach: the version in use, or that of a file, each with what differs."""
+    update = {"model": model, "system_prompt": prompt}
+    draft: dict[str, Json] = {key: value for key, value in update.items() if value is not None}
+    if not of_file:
+        config = config.model_copy(update={"agents": {}, "attachments": {}})
+        return Wanted(name, config, draft=draft)
+    if draft:
+        entry = config.all_attachments.get(name)
+        agent = config.agents.get(entry.agent) if entry is not None else None
+        if entry is not None and agent is None:
+            raise ConfigError(
+                f'agent "{entry.agent}" is not in the file', hint="Leave --agents-file out."
+            )
+        if entry is not None and agent is not None:
+            config = _changed(config, entry.agent, agent, draft)
+    return Wanted(name, config, only_file=True)
+
+
+def _changed(config: Config, name: str, agent: AgentEntry, draft: dict[str, Json]) -> Config:
+    agents = {**config.agents, name: agent.model_copy(update=draft)}
+    return config.model_copy(update={"agents": agents})
+
+
+async def _replayed(  # noqa: PLR0913 - what is replayed, and how it is shown
+    session: CliSession,
+    attachment: str,
+    wanted: Wanted,
+    differs: dict[str, Json],
+    options: ReplayOptions,
+    *,
+    as_json: bool,
+) -> dict[str, Any]:
+    def begin(begun: Begun) -> None:
+        _announce(begun)
+        progress.begin(len(begun.chosen.cases))
+
+    def show(done: Replayed) -> None:
+        progress.count(agrees=done.agrees)
+        if as_json or (done.agrees is True and done.is_right is not False):
+            return
+        with progress.paused():
+            for line in case_lines(done.to_json()):
+                print_wrapped(line)
+
+    async with session.places() as places:
+        replay = Replay(places.dsn, attachment, wanted, differs, options)
+        with ReplayProgress() as progress:
+            evaluation = await replay.execute(begin, show)
+        # As the login, whose rights a replay has; a token is of somebody who might see less.
+        async with session.connect(replace(places, token=None)) as conn:
+            counts = await show_evaluation(conn, evaluation)
+            cases = await cases_of(conn, evaluation)
+    document = with_tests(counts, cases)
+    if not as_json:
+        for line in count_lines(document):
+            print_wrapped(line)
+    return {**document, "cases": cases} if as_json else document
+
+
+def _announce(begun: Begun) -> None:
+    """Say what will happen, before it costs anything."""
+    count = len(begun.chosen.cases)
+    cases = "1 case" if count == 1 else f"{count} cases"
+    if begun.first_cost is None:
+        price = "at an unknown price"
+    elif not begun.first_cost:
+        price = "free of charge"
+    else:
+        price = f"for up to ${Dollars(begun.first_cost)} for the first call of the first"
+    gone = f"; {begun.chosen.gone} left out, whose rows are gone" if begun.chosen.gone else ""
+    say(
+        f"evaluation {begun.evaluation}: replaying {cases} of {begun.table} through"
+        f" {begun.model}, as role {begun.run_as}, {price}{gone}; nothing else is kept"
+    )
+
+
+def _check(counts: dict[str, Any], least: float) -> None:
+    """Exit with 1 if a share is too low: of right ones, or of those that agree."""
+    if counts["labelled"]:
+        share, what = counts["are_right"] / counts["labelled"], "right"
+    elif compared := counts["agreeing"] + counts["differing"]:
+        share, what = counts["agreeing"] / compared, "equal to what was recorded"
+    else:
+        raise ConfigError(
+            "--fail-under compares with labels or recorded runs, and the cases have none",
+            hint="Label cases: walagent evaluations datasets label.",
+        )
+    if share < least:
+        say(f"{share:.4g} are {what}, fewer than {least:g}", color="red")
+        sys.exit(FAILED)
