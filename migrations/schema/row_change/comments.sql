@@ -1,7 +1,7 @@
 comment on table agent.row_change is 'Rows that runs changed, as the WAL says';
 comment on column agent.row_change.run_id is 'Run that changed the row';
 comment on column agent.row_change.commit_lsn is 'Commit of the transaction that changed it';
-comment on column agent.row_change.ordinal is 'Number of the change in its transaction';
+comment on column agent.row_change.ordinal is 'Number of the change in its transaction; from 1,000,000,000 on: updates by update_row that are not published';
 comment on column agent.row_change.step is 'Step whose transaction it is; NULL: not known';
 comment on column agent.row_change.xid is 'ID of the transaction, its lower 32 bits';
 comment on column agent.row_change.committed_at is 'Time of the commit';
@@ -26,4 +26,5 @@ comment on column agent_internal.row_before.n is 'Number in the transaction';
 comment on column agent_internal.row_before.relation is 'OID of the table';
 comment on column agent_internal.row_before.key is 'Primary key, as texts';
 comment on column agent_internal.row_before.before is 'Values that the role of the run can read, as texts; NULL: there was no row';
+comment on column agent_internal.row_before.after is 'Values after an update that the WAL does not send; NULL: it does';
 comment on column agent_internal.row_before.tenant is 'Tenant of the run';

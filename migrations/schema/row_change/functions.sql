@@ -82,6 +82,39 @@ begin
 end;
 $$;
 
+-- The statement that reads the recorded columns of a row as texts, by its key as $1; NULL: not all of its key is recorded.
+create or replace function agent_internal.row_statement(_run bigint, _relation oid, _key jsonb)
+    returns text
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _keys    constant text[] := agent_internal.key_columns(_relation);
+    _columns text[];
+begin
+    select agent_internal.recorded_columns(v.definition, _relation) into _columns
+      from agent.run r
+           join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+     where r.id = _run;
+    if not _columns @> _keys or not _key ?& _keys or _keys = '{}' then
+        return null;  -- if the key is another one, the call fails
+    end if;
+    return (
+        select format('select pg_catalog.jsonb_object(array[%s]::pg_catalog.text[], array[%s]::pg_catalog.text[])'
+                      ' from %I.%I as t, pg_catalog.jsonb_to_record($1) as k (%s) where %s',
+                      string_agg(quote_literal(a.attname), ', ' order by a.attnum),
+                      string_agg(agent_internal.text_of(format('t.%I', a.attname)), ', ' order by a.attnum),
+                      n.nspname, c.relname,
+                      -- Without the type modifier: reading a value must neither truncate nor pad it.
+                      string_agg(format('%I %s', a.attname, format_type(a.atttypid, -1)), ', ') filter (where a.attname = any (_keys)),
+                      agent_internal.same_key(_relation))
+          from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid
+         where c.oid = _relation and a.attname = any (_columns) and a.attnum > 0
+         group by n.nspname, c.relname);
+end;
+$$;
+
 -- Record a row before a call of update_row, and lock it: the call updates what is recorded.
 --
 -- On its own, before the update: one statement for both would write values in the formats of the session, which the
@@ -92,38 +125,40 @@ create or replace function agent_internal.record_before(_run bigint, _through te
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _keys       constant text[] := agent_internal.key_columns(_relation);
-    _definition jsonb;
-    _columns    text[];
-    _sql        text;
-    _found      jsonb;
+    _sql   constant text := agent_internal.row_statement(_run, _relation, _key);
+    _found jsonb;
 begin
-    select v.definition into _definition
-      from agent.run r
-           join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
-     where r.id = _run;
-    _columns := agent_internal.recorded_columns(_definition, _relation);
-    if not _columns @> _keys or not _key ?& _keys or _keys = '{}' then
-        return;  -- if the key is another one, the call fails
+    if _sql is not null then
+        _found := agent_internal.read_texts(_through, _sql || ' for no key update of t', _key)::jsonb;
     end if;
-    select format('select pg_catalog.jsonb_object(array[%s]::pg_catalog.text[], array[%s]::pg_catalog.text[])'
-                  ' from %I.%I as t, pg_catalog.jsonb_to_record($1) as k (%s) where %s for no key update of t',
-                  string_agg(quote_literal(a.attname), ', ' order by a.attnum),
-                  string_agg(agent_internal.text_of(format('t.%I', a.attname)), ', ' order by a.attnum),
-                  n.nspname, c.relname,
-                  -- Without the type modifier: reading a value must neither truncate nor pad it.
-                  string_agg(format('%I %s', a.attname, format_type(a.atttypid, -1)), ', ') filter (where a.attname = any (_keys)),
-                  agent_internal.same_key(_relation))
-      into _sql
-      from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid
-     where c.oid = _relation and a.attname = any (_columns) and a.attnum > 0
-     group by n.nspname, c.relname;
-    _found := agent_internal.read_texts(_through, _sql, _key)::jsonb;
     if _found is not null then
         insert into agent_internal.row_before (tenant, run_id, xid, relation, key, before)
         select r.tenant, _run, (pg_current_xact_id()::text::numeric % 4294967296)::bigint, _relation,
                (select jsonb_object_agg(k, _found -> k) from jsonb_object_keys(_key) k), agent_internal.short_values(_found)
           from agent.run r where r.id = _run;
+    end if;
+end;
+$$;
+
+-- Record a row after a call of update_row, if updates of its table are not published: its agents react to inserts alone, and
+-- publishing updates could make those of the application fail.
+create or replace function agent_internal.record_after(_run bigint, _through text, _relation oid, _key jsonb)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _sql text;
+begin
+    if exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+                where p.pubname = 'walagent' and r.prrelid = _relation) then
+        return;
+    end if;
+    _sql := agent_internal.row_statement(_run, _relation, _key);
+    if _sql is not null then
+        update agent_internal.row_before b
+           set after = agent_internal.short_values(agent_internal.read_texts(_through, _sql, _key)::jsonb)
+         where b.run_id = _run and b.xid = (pg_current_xact_id()::text::numeric % 4294967296)::bigint;
     end if;
 end;
 $$;
@@ -186,7 +221,7 @@ $$;
 -- that was altered since the transaction began is left out, for it can be another one with the same name.
 --
 -- Args: _changes: {"changes": [{run, xid, commit_lsn, committed_at, relation, schema, table, key (columns; null: ask the
---       catalog), rows: [{n, op, old, new, first, omitted}], more, more_at}], "ended": [[run, xid], …]}.
+--       catalog), rows: [{n, op, old, new, first, omitted}], more, more_at}], "ended": [[run, xid, commit_lsn, committed_at], …]}.
 create or replace function agent_internal.record_row_changes(_changes jsonb)
     returns void
     language plpgsql
@@ -274,6 +309,24 @@ begin
             on conflict do nothing;
         end if;
     end loop;
+    insert into agent.row_change (tenant, run_id, commit_lsn, ordinal, step, xid, committed_at, relation, schema_name, table_name,
+                                  op, source, key, columns, before, after, omitted, numbers)
+    select b.tenant, b.run_id, (e.value ->> 2)::pg_lsn, 1000000000 + b.n,
+           (select max(s.seq) from agent.step s where s.run_id = b.run_id and s.xmin = (e.value ->> 1)::xid and s.kind = 'result'),
+           b.xid, (e.value ->> 3)::timestamptz, b.relation, n.nspname, c.relname, 'update', 'statement', b.key,
+           array(select k from jsonb_object_keys(b.after) k where b.before -> k is distinct from b.after -> k order by 1), b.before, b.after,
+           array(select a.attname::text from pg_attribute a
+                  where a.attrelid = b.relation and a.attnum > 0 and not a.attisdropped and not b.after ? a.attname::text order by 1),
+           (select coalesce(jsonb_object_agg(a.attname, a.attnum), '{}') from pg_attribute a
+             where a.attrelid = b.relation and b.after ? a.attname::text and a.attnum > 0
+               and not age(a.xmin) between 0 and age((e.value ->> 1)::xid) - 1)
+      from jsonb_array_elements(_changes -> 'ended') e
+           join agent_internal.row_before b on b.run_id = (e.value -> 0)::bigint and b.xid = (e.value -> 1)::bigint
+           join pg_class c on c.oid = b.relation join pg_namespace n on n.oid = c.relnamespace
+     where b.after is not null
+       and not exists (select from agent.row_change o where o.run_id = b.run_id and o.xid = b.xid and o.relation = b.relation
+                                                        and b.key in (o.key, o.old_key))
+    on conflict do nothing;
     delete from agent_internal.row_before b
      using jsonb_array_elements(_changes -> 'ended') e
      where b.run_id = (e.value -> 0)::bigint and b.xid = (e.value -> 1)::bigint;

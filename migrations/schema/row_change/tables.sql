@@ -44,6 +44,7 @@ create table agent_internal.row_before (
     relation oid not null,
     key      jsonb not null,
     before   jsonb,
+    after    jsonb,  -- only if updates of the table are not published
     tenant   text collate "C" not null default agent.current_tenant(),
     primary key (run_id, xid, n),
     foreign key (run_id, tenant) references agent.run (id, tenant) on delete cascade

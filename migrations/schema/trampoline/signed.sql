@@ -64,6 +64,9 @@ begin
             raise exception 'row does not exist or is not visible to role "%"; nothing was updated', _call ->> 'run_as'
                 using errcode = 'P0002';
         end if;
+        if _relation is not null then
+            perform agent_internal.record_after(_run, _through, _relation::oid, _call #> '{arguments,key}');
+        end if;
         -- In some languages a function without a result returns an empty text, which tells a model nothing.
         _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(
             case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, ''), 'done'), 65536));

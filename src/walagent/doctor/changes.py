@@ -32,4 +32,7 @@ def recorded(unpublished: Mapping[str, Sequence[str]]) -> Finding:
     ]
     if not found:
         return ok("what agents can write is published, or they are superusers")
-    return ok(f"{'; '.join(found)}, which is not published: changes there are not recorded")
+    return ok(
+        f"{'; '.join(found)}, whose updates are not published: only what update_row does there"
+        " is recorded"
+    )

@@ -23,7 +23,7 @@ from walagent.matching.registry import (
     is_ours,
     read_attaching,
 )
-from walagent.matching.row_changes import Recorded, Recording
+from walagent.matching.row_changes import Recorded, Recording, ended
 from walagent.postgres.lsn import Lsn
 from walagent.store.checkpoint import VersionEffect
 from walagent.telemetry import metrics
@@ -156,7 +156,7 @@ class Batcher:
     def _take_marker(self, opened: OpenTransaction, marker: OriginMarker) -> None:
         xid = opened.begin.xid
         if (run_id := requested_run(marker, xid, self._key)) is not None:
-            opened.batch.recorded.ended.append((run_id, xid))
+            opened.batch.recorded.ended.append(ended(run_id, opened.begin))
         if opened.has_changes or opened.origin is not None:
             return  # ours stands first; whatever a tool says after it takes nothing back
         opened.origin = origin_of(marker, xid, self._key)

@@ -32,7 +32,8 @@ class Recorded:
     """What is recorded beside the runs of a batch; see agent_internal.record_row_changes()."""
 
     changes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    ended: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # run, transaction
+    # Run, transaction, commit LSN, time of the commit.
+    ended: list[tuple[int, int, str, str]] = field(default_factory=list[tuple[int, int, str, str]])
     # Changes, by others, of rows that agents wrote; see agent_internal.take_corrections().
     others: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
@@ -90,7 +91,7 @@ class Recording:
 
     def end(self) -> Recorded:
         """Return what is recorded when the transaction is complete."""
-        return Recorded(list(self._more.values()), [(self.origin.run_id, self.begin.xid)])
+        return Recorded(list(self._more.values()), [ended(self.origin.run_id, self.begin)])
 
     def _head(self, relation: Relation) -> dict[str, Any]:
         return {"run": self.origin.run_id, **head_of(self.begin, relation)}
@@ -143,6 +144,11 @@ def head_of(begin: Begin, relation: Relation) -> dict[str, Any]:
         "schema": relation.schema,
         "table": relation.name,
     }
+
+
+def ended(run_id: int, begin: Begin) -> tuple[int, int, str, str]:
+    """Return what is recorded of the end of a transaction."""
+    return run_id, begin.xid, str(begin.commit_lsn), begin.committed_at.isoformat()
 
 
 def _key_columns(relation: Relation) -> Sequence[str] | None:

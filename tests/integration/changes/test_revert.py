@@ -229,3 +229,19 @@ async def test_a_crash_undoes_once(conn: AsyncConnection, dsn: str) -> None:
         assert await rows(conn, TICKET) == [(None, "open", None)]
         await d.caught_up()
     assert await value(conn, "select count(*) from agent.row_change where run_id = %s", made) == 1
+
+
+async def test_an_update_that_is_not_published_is_taken_back(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """The agent reacts to inserts alone; the revert itself is then not recorded."""
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, [call("update_row", status="closed"), "done"]) as d:
+        await attach(conn, "writes=[status]")
+        await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x')")
+        await d.ended()
+        assert (await revert(d, 1))[0] == "succeeded"
+        assert await rows(conn, TICKET) == [(None, "open", None)]
+        state, reason = await revert(d, 2)
+        assert (state, reason) == ("failed", "run 2 has no changes that were recorded")
+    assert await value(conn, "select count(*) from agent_internal.row_before") == 0

@@ -42,14 +42,15 @@ async def recorded(d: Daemon, count: int = 1) -> list[tuple[Json, ...]]:
 @pytest.mark.parametrize(
     "plugin", ["pgoutput", pytest.param("wal2json", marks=pytest.mark.wal2json)]
 )
+@pytest.mark.parametrize("ops", ["insert", "insert, update"])
 async def test_update_row_is_recorded_with_what_was_before(
-    conn: AsyncConnection, dsn: str, plugin: str
+    conn: AsyncConnection, dsn: str, plugin: str, ops: str
 ) -> None:
-    """Also of a table of which the agent needs inserts alone, with the default identity."""
+    """With the default identity; of a table whose updates are not published, by the call."""
     await run_all(conn, DESK)
     script = [call("update_row", category="billing", amount=1.5), "done"]
     async with daemon(conn, dsn, script, plugin=plugin) as d:
-        await attach(conn, "writes=[category, amount]")
+        await attach(conn, f"writes=[category, amount], on=[{ops}]")
         await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x')")
         found = await recorded(d)
     before = {"id": "7", "issue": "x", "status": "open", "category": None, "amount": None}
@@ -83,10 +84,10 @@ async def test_what_triggers_write_is_marked(conn: AsyncConnection, dsn: str) ->
         await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x')")
         found = await recorded(d, 2)
     assert [(row[0], row[1], row[2]) for row in found] == [
-        ("support_tickets", "update", "statement"),
         ("history", "insert", "trigger"),
+        ("support_tickets", "update", "statement"),
     ]
-    assert found[1][6] == {"id": "1", "was": None, "became": "bug"}
+    assert found[0][6] == {"id": "1", "was": None, "became": "bug"}
 
 
 @pytest.mark.parametrize("identity", ["default", "full"])
@@ -142,11 +143,11 @@ async def test_what_the_role_cannot_read_is_not_recorded(conn: AsyncConnection, 
         await run_all(conn, WATCH.format("history"))
         await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x')")
         found = await recorded(d, 2)
-    assert found[0][6] == {"id": "7", "issue": "x", "category": "bug"}
-    assert found[1] == ("history", "insert", "trigger", None, None, None, None)
+    assert found[1][6] == {"id": "7", "issue": "x", "category": "bug"}
+    assert found[0] == ("history", "insert", "trigger", None, None, None, None)
     assert await column(conn, "select omitted from agent.row_change order by ordinal") == [
-        ["amount", "status"],
         ["became", "id", "was"],
+        ["amount", "status"],
     ]
 
 
@@ -173,7 +174,7 @@ async def test_rows_that_policies_could_hide_are_not_recorded(
                 f"grant select, update on support_tickets to {app};"
                 "insert into support_tickets (id, issue) values (8, 'secret')",
             )
-            await attach(conn, f"run_as={app}, writes=[category]")
+            await attach(conn, f"run_as={app}, writes=[category], on=[insert, update]")
             await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x')")
             found = await recorded(d, 2)
         await run_all(conn, f"drop owned by {app}")
@@ -281,10 +282,10 @@ async def test_doctor_names_what_is_not_recorded(conn: AsyncConnection) -> None:
             f"grant select, update on support_tickets to {app}; grant insert on refund to {app};"
             f"grant usage on schema public to {app}",
         )
-        await attach(conn, f"run_as={app}, writes=[status]")
+        await attach(conn, f"run_as={app}, writes=[status], on=[insert, update]")
         tables = await attached_tables(conn)
         (found,) = await check_changes(conn, tables)
-        assert f'role "{app}" can write public.refund, which is not published' in found.text
+        assert f'role "{app}" can write public.refund, whose updates are not' in found.text
         await run_all(conn, f"revoke insert on refund from {app}")
         (found,) = await check_changes(conn, tables)
         assert found.text.startswith("what agents can write is published")

@@ -252,7 +252,7 @@ def test_what_a_run_changed_is_recorded_beside_its_runs() -> None:
     batch = take(it, begin(200), signed(), Piece([insert(0), insert(1)]), commit(200))
     (entry,) = batch.recorded.changes
     assert (entry["run"], [row["n"] for row in entry["rows"]]) == (7, [0, 1])
-    assert batch.recorded.ended == [(7, XID)]
+    assert [end[:3] for end in batch.recorded.ended] == [(7, XID, str(Lsn(200)))]
 
 
 def test_a_request_lets_the_position_be_written() -> None:
