@@ -305,8 +305,8 @@ begin
                     using errcode = 'WA012', hint = 'Let that role set server_filter, or change the condition, too.';
             end if;
         end if;
-        if _filter is null or _attachment.ops <> '{insert}' then
-            raise exception 'server_filter requires on=insert and leakproof comparisons on new'
+        if _filter is null or _attachment.ops <> '{insert}' or _attachment.corrections then
+            raise exception 'server_filter requires on=insert, no corrections and leakproof comparisons on new'
                 using errcode = 'WA012', hint = 'Omit server_filter: walagent then evaluates the condition itself.';
         end if;
     end if;
@@ -424,7 +424,7 @@ begin
         raise exception 'must be a member of role "%" to attach an agent that runs as it', new.run_as
             using errcode = '42501';
     end if;
-    perform agent_internal.check_relation(new.relation, new.ops);
+    perform agent_internal.check_relation(new.relation, case when new.corrections then new.ops || '{update}' else new.ops end);
     perform agent_internal.check_columns(new.relation, new.columns, 'columns');
     if new.relation = to_regclass('agent.event') then
         new := agent_internal.checked_turns(new);  -- membership decides what the agent sees

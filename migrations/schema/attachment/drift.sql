@@ -313,7 +313,7 @@ as $$
     select coalesce(
         (select format('%s; its updates and deletes are not published', p.problem)
            from agent_internal.identity_problem(_relation) as p (problem)
-          where _definition -> 'ops' <> '["insert"]' and p.problem is not null),
+          where (_definition -> 'ops' <> '["insert"]' or (_definition -> 'corrections')::boolean) and p.problem is not null),
         (select case k.now when '{}' then format('%s no longer has a primary key; it was (%s)', _relation, array_to_string(k.was, ', '))
                      else format('the primary key of %s is now (%s); it was (%s)', _relation, array_to_string(k.now, ', '),
                                  array_to_string(k.was, ', ')) end

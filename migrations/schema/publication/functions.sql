@@ -72,7 +72,7 @@ begin
     on conflict (requester, relation) do update set inserts_only = t.inserts_only;
     update agent_internal.requested_table t
        set inserts_only = x.inserts_only, row_filter = x.row_filter
-      from (select bool_and(ops = '{insert}') as inserts_only,
+      from (select bool_and(ops = '{insert}' and not corrections) as inserts_only,
                    -- A filter must pass what any attachment needs, and a backfill needs every row.
                    case when bool_and(server_filter and not backfill)
                         then string_agg(distinct format('(%s)', definition ->> 'row_filter'), ' or ') end as row_filter

@@ -70,7 +70,7 @@ begin
     for _found in
         select a.id, a.relation, agent_internal.identity_problem(a.relation) as problem
           from agent.attachment a
-         where not a.paused and a.ops <> '{insert}'
+         where not a.paused and (a.ops <> '{insert}' or a.corrections)
            and exists (select from pg_publication_rel r join pg_publication b on b.oid = r.prpubid
                         where b.pubname = 'walagent_inserts' and r.prrelid = a.relation)
          order by a.id

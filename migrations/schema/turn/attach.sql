@@ -12,8 +12,8 @@ declare
     _key text;
     _of  text;
 begin
-    if _new.ops <> '{insert}' or _new.backfill or _new.writes <> '{}' then
-        raise exception 'events are only inserted: cannot attach to agent.event with other operations, backfill or writes'
+    if _new.ops <> '{insert}' or _new.backfill or _new.writes <> '{}' or _new.corrections then
+        raise exception 'events are only inserted: cannot attach to agent.event with other operations, backfill, writes or corrections'
             using errcode = 'WA013';
     elsif exists (select from agent.attachment a where a.tenant = _new.tenant and a.relation = _new.relation and a.agent = _new.agent and a.id <> _new.id) then
         raise exception 'agent "%" is attached to threads already', _new.agent

@@ -171,6 +171,9 @@ class Attach(Part):
     server_filter: bool = False
     """Let the server apply `when`; PostgreSQL then refuses to drop or retype the columns that
     it reads."""
+    corrections: bool = False
+    """Publish updates and deletions of the table, too, so that what others change of what the
+    agent wrote is found."""
     max_depth: int = Field(default=3, ge=0, le=100)
     """Maximum length of a chain of agents' writes whose last change starts a run; 0: none."""
     priority: int = Field(default=0, ge=-1000, le=1000)

@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import AsyncConnection
 
@@ -34,7 +35,7 @@ async def act(conn: AsyncConnection, *statements: str) -> None:
 
 async def written(d: Daemon, count: int = 1, *, columns: int = 2) -> None:
     """Let an agent write category and amount of so many new rows."""
-    await attach(d.conn, "writes=[category, amount]")
+    await attach(d.conn, "writes=[category, amount], corrections=true")
     await run_all(
         d.conn,
         f"insert into support_tickets (id, issue) select n, 'x' from generate_series(1, {count}) n",
@@ -247,3 +248,22 @@ async def test_what_is_found_is_what_was_done(
     assert sorted(map(str, (row[:5] for row in found))) == sorted(map(str, model.found))
     left = await rows(conn, "select key ->> 'id', column_name from agent_internal.last_write")
     assert {(int(key), name) for key, name in left} == model.wrote.keys()
+
+
+async def test_a_table_without_a_key_cannot_have_corrections(conn: AsyncConnection) -> None:
+    """Once its updates are published, those of the application would fail."""
+    await run_all(conn, DESK + "create table plain (id bigint)")
+    with pytest.raises(psycopg.Error, match="plain has no replica identity"):
+        await run_all(conn, "select agent.attach('plain', 'model=fake, corrections=true')")
+
+
+async def test_updates_are_published_for_corrections_alone(conn: AsyncConnection, dsn: str) -> None:
+    """And no more when nobody wants them."""
+    await run_all(conn, DESK)
+    published = "select pubname from pg_publication_tables where tablename = 'support_tickets'"
+    await attach(conn, "writes=[category], name=desk")
+    assert await rows(conn, published) == [("walagent_inserts",)]
+    await attach(conn, "writes=[category], name=desk, corrections=true, replace=true")
+    assert await rows(conn, published) == [("walagent",)]
+    await attach(conn, "writes=[category], name=desk, replace=true")
+    assert await rows(conn, published) == [("walagent_inserts",)]

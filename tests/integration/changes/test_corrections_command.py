@@ -16,7 +16,7 @@ SCRIPT = [call("update_row", category="bug", status="closed"), "done"]
 async def _corrected(conn: AsyncConnection, dsn: str) -> None:
     await run_all(conn, DESK)
     async with daemon(conn, dsn, SCRIPT) as d:
-        await attach(conn, "writes=[category, status], name=desk")
+        await attach(conn, "writes=[category, status], name=desk, corrections=true")
         await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x'), (8, 'y')")
         await d.until("select count(*) = 4 from agent_internal.last_write")
         await run_all(conn, "update support_tickets set category = 'billing' where id = 7")
