@@ -136,6 +136,7 @@ OF_TABLE: dict[str, dict[str, tuple[object, ...]]] = {
     "agent.step": {"run_id": (1, 2)},
     "agent.row_change": {"run_id": (1, 2)},
     "agent.correction": {"run_id": (1, 2)},
+    "agent.score": {"run_id": (1, 2)},
     "agent.approval": {"run_id": (1, 2)},
     "agent.question": {"session_id": ("x", "theirs")},
     "agent.model": {"tenant": ("acme", "other", None)},

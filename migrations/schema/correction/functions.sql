@@ -244,3 +244,35 @@ create or replace function agent_internal.forget_writes(_within interval)
     set search_path = pg_catalog, pg_temp
 as $$ delete from agent_internal.last_write where written_at < agent_internal.now() - _within $$;
 comment on function agent_internal.forget_writes(interval) is 'Forget what agents wrote before an interval ago';
+
+-- Say of an ended run how good it was; a second time, instead of the first.
+--
+-- Args: value: from -1 (wrong) to 1 (right).
+create or replace function agent.score(run_id bigint, value numeric, comment text default null)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run agent.run;
+    _who constant name := coalesce(agent.current_principal(), session_user);
+begin
+    perform agent_internal.check_role('approver');
+    if score.value is null or score.value not between -1 and 1 then
+        raise exception 'value must be from -1 (wrong) to 1 (right), not %', coalesce(score.value::text, 'NULL') using errcode = '22023';
+    end if;
+    select * into _run from agent.run r where r.id = score.run_id;
+    if not found then
+        raise exception 'run % does not exist', score.run_id using errcode = 'WA003';
+    elsif not agent_internal.is_final(_run.state) then
+        raise exception 'run % is %; only a run that has ended can be scored', _run.id, _run.state using errcode = 'WA003';
+    end if;
+    insert into agent.score as s (tenant, run_id, principal, value, comment)
+    values (_run.tenant, _run.id, _who, score.value, score.comment)
+    on conflict on constraint score_pkey
+        do update set value = excluded.value, comment = excluded.comment, scored_at = excluded.scored_at;
+    perform agent_internal.audit('run.scored', _run.id::text, jsonb_build_object('value', score.value), _run.tenant);
+end;
+$$;
+comment on function agent.score(bigint, numeric, text) is 'Say of an ended run how good it was, from -1 to 1';

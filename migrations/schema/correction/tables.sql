@@ -42,3 +42,15 @@ create table agent_internal.last_write (
 create index last_write_of_run on agent_internal.last_write (run_id);
 
 create index last_write_written on agent_internal.last_write using brin (written_at) with (pages_per_range = 8, autosummarize = on);
+
+-- What people say of runs: one score of each person for a run.
+create table agent.score (
+    run_id    bigint not null,
+    principal name not null,
+    value     numeric not null check (value between -1 and 1),
+    comment   text check (length(comment) <= 10000),
+    scored_at timestamptz not null default agent_internal.now(),
+    tenant    text collate "C" not null default agent.current_tenant(),
+    primary key (run_id, principal),
+    foreign key (run_id, tenant) references agent.run (id, tenant) on delete cascade
+);

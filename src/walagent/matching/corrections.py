@@ -12,9 +12,10 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import Begin, Change, Op, Relation
 from walagent.matching.row_changes import Texts, head_of, texts_of
 
-_SLOTS: Final = 16  # of one byte, for each row: one of 16 other rows passes, too
+_SLOTS: Final = 64  # of one byte, at least, for each row: few other rows pass, too
 _FIRST: Final = 1 << 12
-_MOST: Final = 1 << 24  # bytes for a table; from a million rows on, more others pass
+_GROWTH: Final = 16
+_MOST: Final = 1 << 24  # bytes for a table; of many more than 262,144 rows, more others pass
 
 
 @dataclass(slots=True)
@@ -28,7 +29,7 @@ class _Rows:
         """Add a key."""
         if self.count * _SLOTS >= len(self.slots) < _MOST:
             # A hash keeps its lower bits, so each slot is found in one of its copies.
-            self.slots *= _SLOTS
+            self.slots *= _GROWTH
         self.slots[hash(key) & (len(self.slots) - 1)] = 1
         self.count += 1
 
