@@ -25,6 +25,24 @@ exception when others then  -- a document can be too deep
 end;
 $$;
 
+-- A value as an argument of a tool has it, of its text.
+create or replace function agent_internal.json_of(_type oid, _text text)
+    returns jsonb
+    language plpgsql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return case when _type in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'numeric'::regtype, 'float4'::regtype, 'float8'::regtype)
+                then to_jsonb(_text::numeric)
+                when _type = 'bool'::regtype then to_jsonb(_text::boolean)
+                when _type in ('json'::regtype, 'jsonb'::regtype) then _text::jsonb
+                else to_jsonb(_text) end;
+exception when others then  -- the column has another type since
+    return to_jsonb(_text);
+end;
+$$;
+
 -- Take what transactions of runs wrote: those of *_changes* that committed at *_lsns*, whose rows are recorded.
 --
 -- Of update_row it is the columns that it may write, of the row that it names: what a trigger sets is not the agent's.  What

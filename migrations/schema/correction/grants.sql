@@ -10,6 +10,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.digest_of(text)', 'execute', '{runner}'),
     ('function', 'agent_internal.forget_writes(interval)', 'execute', '{runner}'),
     ('function', 'agent_internal.is_same_value(oid, text, text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.json_of(oid, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.relation_in_wal(bigint, text, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.take_corrections(jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.take_writes(jsonb, pg_lsn[])', 'execute', '{runner}'),

@@ -77,12 +77,14 @@ async def recorded_runs(  # noqa: PLR0913 - what selects them
     *,
     before: int | None = None,
     runs: Sequence[int] | None = None,
+    corrected: bool = False,
 ) -> list[Found]:
-    """Return ended runs with their changes and steps, newest first.
+    """Return ended runs with their changes, steps and corrections, newest first.
 
     Args:
         before: only runs with a lower ID.
         runs: only these; None: all.
+        corrected: only those of which somebody has changed what they wrote.
     """
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute(
@@ -93,6 +95,7 @@ async def recorded_runs(  # noqa: PLR0913 - what selects them
             "limit": limit,
             "before": before,
             "runs": None if runs is None else list(runs),
+            "corrected": corrected,
         },
     )
     return await cursor.fetchall()

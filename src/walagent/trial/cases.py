@@ -37,6 +37,7 @@ class Choice:
         last: the maximum number of runs, the last ones.
         where: an SQL condition on recorded rows t, evaluated as the role of the agent.
         failed: only runs that failed.
+        corrected: only runs of which somebody has changed what they wrote.
         dataset: the dataset with the changes, instead of recorded runs.
         limit: the maximum number of cases of a dataset; None: all.
     """
@@ -46,6 +47,7 @@ class Choice:
     failed: bool = False
     dataset: str | None = None
     limit: int | None = None
+    corrected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Case:
         merged: later changes of the same run.
         calls: of tools outside the database: target, arguments, answer.
         recorded: None: no run is recorded.
-        expected: its label, if it has one.
+        expected: its label: of a dataset, or what others made of what it wrote; None: it has none.
     """
 
     change: Mapping[str, Any]
@@ -117,7 +119,7 @@ async def _of_runs(trial: Trial, attachment: int, choice: Choice) -> Chosen:
     while len(found) < choice.last and searched < _MOST:
         size = _PORTION if choice.where else min(_PORTION, choice.last - len(found) + 10)
         rows = await evaluations.recorded_runs(
-            trial.outside, attachment, states, size, before=before
+            trial.outside, attachment, states, size, before=before, corrected=choice.corrected
         )
         if not rows:
             break
@@ -216,6 +218,7 @@ class _Versions:
         return Case(
             row["change"], row["key"], row["tenant"], row["id"], None, merged,
             tuple(calls), outcome_of(row, effects),
+            {"values": row["corrected"]} if row["corrected"] else None,
         )  # fmt: skip
 
     async def _agent(self, number: int) -> AgentSpec:

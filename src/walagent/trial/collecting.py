@@ -13,7 +13,7 @@ from walagent.store import evaluations
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import connect
 from walagent.trial.attaching import Wanted
-from walagent.trial.cases import Choice, choose
+from walagent.trial.cases import Case, Choice, choose
 from walagent.trial.outcomes import label_of
 from walagent.trial.trial import Trial, TrialOptions, open_trial
 
@@ -75,11 +75,21 @@ async def _runs(trial: Trial, new: NewDataset) -> list[Mapping[str, Json]]:
             "change": case.change,
             "merged": list(case.merged),
             "run_id": case.run_id,
-            "expected": label_of(case.recorded) if new.expect_recorded and case.recorded else None,
+            "expected": _label(case, expect_recorded=new.expect_recorded),
             "tenant": case.tenant,
         }
         for case in chosen.cases
     ]
+
+
+def _label(case: Case, *, expect_recorded: bool) -> Mapping[str, Json] | None:
+    """Return what others made of a run, and the rest of what it did if that is right."""
+    if not expect_recorded or case.recorded is None:
+        return case.expected
+    label = label_of(case.recorded)
+    if case.expected is None:
+        return label
+    return label | {"values": {**label.get("values", {}), **case.expected["values"]}}
 
 
 async def _rows(trial: Trial, new: NewDataset) -> list[Mapping[str, Json]]:

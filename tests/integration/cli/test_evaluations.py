@@ -60,6 +60,39 @@ def test_a_dataset_of_runs_outlives_them(user: User) -> None:
     assert listed["labelled"] == 1
 
 
+CORRECT = """
+insert into agent.correction (run_id, commit_lsn, ordinal, column_name, kind, relation, schema_name,
+                              table_name, key, wrote, value, xid, committed_at)
+select id, '0/1', 0, 'category', 'changed', 'tickets'::regclass, 'public', 'tickets',
+       jsonb_build_object('id', key), 'billing', 'bug', 1, now()
+  from agent.run where id = %s
+"""
+
+
+def test_what_people_corrected_is_a_label(user: User) -> None:
+    """Of a replay and of a dataset; the rest of what such a run did can be right."""
+    run = sorted_as(user, "refund", "billing")
+    sorted_as(user, "broken", "bug")
+    with psycopg.connect(user.dsn or "") as conn:
+        conn.execute(CORRECT, [run])
+    found = user.types("replay", "desk", "--corrected", "--json").worked().json
+    ((case,), labelled) = found["cases"], found["labelled"]
+    assert (case["run_id"], labelled, case["was_right"], case["is_right"]) == (run, 1, False, False)
+    assert case["expected"] == {"values": {"category": "bug"}}
+    every = user.types("replay", "desk", "--json").worked().json
+    assert [each["expected"] is not None for each in every["cases"]] == [True, False]
+
+    user.types("evaluations", "datasets", "create", "wrong", "desk", "--corrected").worked()
+    (case,) = user.types("evaluations", "datasets", "show", "wrong", "--json").worked().json
+    assert case["expected"] == {"values": {"category": "bug"}}
+    options = ("--corrected", "--expect-recorded")
+    user.types("evaluations", "datasets", "create", "whole", "desk", *options).worked()
+    (case,) = user.types("evaluations", "datasets", "show", "whole", "--json").worked().json
+    assert case["expected"]["values"] == {"category": "bug"}
+    assert case["expected"]["tools"] == ["update_row"]
+    assert user.types("replay", "desk", "--corrected", "--dataset", "whole").code == 2
+
+
 def test_a_dataset_of_rows_hides_what_is_expected(user: User) -> None:
     """Nothing was recorded, so a candidate is right or wrong, and agrees with nothing."""
     for issue, category in (("refund", "billing"), ("broken", "hardware"), ("hello", None)):

@@ -63,6 +63,11 @@ _SCREEN: Final = Screen(
 )
 @click.option("--failed", is_flag=True, help="With --from runs: only runs that failed.")
 @click.option(
+    "--corrected",
+    is_flag=True,
+    help="With --from runs: only runs of which somebody has changed what they wrote.",
+)
+@click.option(
     "--expect",
     default="",
     metavar="COLUMNS",
@@ -82,19 +87,20 @@ def create_(  # noqa: PLR0913 - its options
     last: int,
     condition: str,
     failed: bool,
+    corrected: bool,
     expect: str,
     expect_recorded: bool,
 ) -> None:
     """Create a dataset NAME of changes that start runs of ATTACHMENT."""
-    if source == "table" and (failed or expect_recorded):
-        raise ConfigError("--failed and --expect-recorded require --from runs")
+    if source == "table" and (failed or corrected or expect_recorded):
+        raise ConfigError("--failed, --corrected and --expect-recorded require --from runs")
     if source == "runs" and expect:
         raise ConfigError("--expect requires --from table", hint="Use --expect-recorded for runs.")
     columns = tuple(part.strip() for part in expect.split(",") if part.strip())
     session = open_session(where)
     config = session.config.model_copy(update={"agents": {}, "attachments": {}})
     wanted = NewDataset(
-        name, attachment, source, Choice(last, condition, failed), columns,
+        name, attachment, source, Choice(last, condition, failed, corrected=corrected), columns,
         expect_recorded=expect_recorded,
     )  # fmt: skip
     log.configure("text", "error")

@@ -43,6 +43,9 @@ _LAST: Final = 50  # runs
     help="Only recorded rows t for which it is true.",
 )
 @click.option("--failed", is_flag=True, help="Only runs that failed.")
+@click.option(
+    "--corrected", is_flag=True, help="Only runs of which somebody has changed what they wrote."
+)
 @click.option("--dataset", metavar="NAME", help="The changes of a dataset, instead of runs.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="With --dataset: only N cases.")
 @click.option("--model", metavar="NAME", help="The candidate has this model.")
@@ -80,6 +83,7 @@ def replay_(  # noqa: PLR0913 - its options
     last: int | None,
     condition: str,
     failed: bool,
+    corrected: bool,
     dataset: str | None,
     limit: int | None,
     model: str | None,
@@ -99,8 +103,10 @@ def replay_(  # noqa: PLR0913 - its options
 
     Exit codes: 0 replayed, 1 the share of --fail-under is not reached.
     """
-    if dataset is not None and failed:
-        raise ConfigError("--failed selects runs, and --dataset replaces them", hint="Use one.")
+    for option, is_given in (("--failed", failed), ("--corrected", corrected)):
+        if dataset is not None and is_given:
+            text = f"{option} selects runs, and --dataset replaces them"
+            raise ConfigError(text, hint="Use one.")
     if limit is not None and dataset is None:
         raise ConfigError("--limit requires --dataset", hint="Use --last for runs.")
     if last is not None and dataset is not None:
@@ -113,7 +119,9 @@ def replay_(  # noqa: PLR0913 - its options
         "system_prompt": text,
         "file": None if agents_file is None else str(agents_file),
     }
-    options = ReplayOptions(Choice(last or _LAST, condition, failed, dataset, limit), judge, jobs)
+    options = ReplayOptions(
+        Choice(last or _LAST, condition, failed, dataset, limit, corrected), judge, jobs
+    )
     log.configure("text", "error")
     kept = {name: value for name, value in differs.items() if value is not None}
     document = asyncio.run(_replayed(session, attachment, wanted, kept, options, as_json=as_json))

@@ -12,6 +12,10 @@ select r.id,
        r.error ->> 'reason' as error,
        r.tokens,
        r.cost::float8,
+       (select jsonb_object_agg(k.column_name, agent_internal.json_of(a.atttypid, k.value))
+          from agent.correction k
+               left join pg_catalog.pg_attribute a on a.attrelid = k.relation and a.attname = k.column_name and not a.attisdropped
+         where k.run_id = r.id and k.kind = 'changed' and not k.omitted) as corrected,
        (select coalesce(jsonb_agg(jsonb_build_object('seq', s.seq, 'kind', s.kind, 'content', s.content,
                                                      'duration_ms', s.duration_ms) order by s.seq), '[]')
           from agent.step s
@@ -22,6 +26,8 @@ select r.id,
    and r.state = any (%(states)s::agent.run_state[])
    and (%(before)s::bigint is null or r.id < %(before)s)
    and (%(runs)s::bigint[] is null or r.id = any (%(runs)s))
+   and (not %(corrected)s
+        or exists (select from agent.correction k where k.run_id = r.id and k.kind = 'changed' and not k.omitted))
    and agent_internal.was_shown(r.id)
  order by r.id desc
  limit %(limit)s
