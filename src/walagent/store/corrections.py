@@ -85,3 +85,14 @@ async def accuracy_of(
         {"agent": agent, "since": None if age is not None else since, "age": age},
     )
     return await cursor.fetchall()
+
+
+async def corrected_rows(conn: Connection, agent: str, limit: int) -> list[Found]:
+    """Return rows of which people corrected what an agent wrote, the latest first.
+
+    Each has run, key, texts (of the row as the run saw it, by column) and arguments (of update_row,
+    as they are right).
+    """
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(query("corrected_rows"), {"agent": agent, "limit": limit})
+    return await cursor.fetchall()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import yaml
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
@@ -59,6 +60,28 @@ async def test_corrections_are_listed_and_counted(
     assert "0.5000" in user.types("agents", "accuracy", "--since", "7d").worked().out
     assert user.types("agents", "accuracy", "--agent", "nobody").worked().err.strip() == (
         "nothing was written"
+    )
+
+
+async def test_what_people_corrected_is_proposed_as_examples(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """With what the run saw, what is right, and the rest of what it wrote; as YAML."""
+    await _corrected(conn, dsn)
+    user = User(tmp_path, dsn)
+    (found,) = user.types("agents", "examples", "desk", "--json").worked().json
+    example = {
+        "text": "x",
+        "tool": "update_row",
+        "arguments": {"category": "billing", "status": "closed"},
+    }
+    assert {name: found[name] for name in example} == example
+    assert found["key"] == "7"
+    assert yaml.safe_load(user.types("agents", "examples", "desk").worked().out) == {
+        "examples": [example]
+    }
+    assert (
+        'corrected what "nobody" wrote' in user.types("agents", "examples", "nobody").worked().err
     )
 
 
