@@ -164,7 +164,7 @@ def _merged(before: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any
     """Return what a later change leaves of a row; with an update, it is what either has set."""
     if before is None or row["op"] != Op.UPDATE.value:
         return row
-    values = {**before.get("values", {}), **row["values"]}
+    values = {**before.get("values", {}), **row["values"]}  # planted: last-change-alone
     values = {name: text for name, text in values.items() if name not in row["omitted"]}
     omitted = {*before.get("omitted", ()), *row["omitted"]} - row["values"].keys()
     return row | {"values": values, "omitted": sorted(omitted)}

@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, rows, run_all
+from walagent.base import faults
 from walagent.models.script import call
 
 WRITTEN = "select count(*) >= %s from agent_internal.last_write"
@@ -64,22 +65,28 @@ async def test_a_change_of_what_an_agent_wrote_is_a_correction(
     ) == [("amount",)]
 
 
-async def test_what_is_there_after_a_transaction_counts(conn: AsyncConnection, dsn: str) -> None:
+@pytest.mark.parametrize("identity", ["default", "full"])
+async def test_what_is_there_after_a_transaction_counts(
+    conn: AsyncConnection, dsn: str, identity: str
+) -> None:
     """There and back is none; NULL is a value; a deleted row is one of each column."""
-    await run_all(conn, DESK)
+    await act(conn, DESK, f"alter table support_tickets replica identity {identity}")
     async with daemon(conn, dsn, SCRIPT) as d:
-        await written(d, 3)
+        await written(d, 4)
         await act(
             conn,
             "begin; update support_tickets set category = 'bug' where id = 1;"
             " update support_tickets set category = 'billing' where id = 1; commit",
             "update support_tickets set category = null where id = 2",
             "delete from support_tickets where id = 3",
+            "begin; update support_tickets set category = 'bug' where id = 4;"
+            " update support_tickets set issue = 'y' where id = 4; commit",
         )
         assert await corrected(d) == [
             ("2", "category", "changed", "billing", None, 1),
             ("3", "amount", "deleted", "1.5", None, 1),
             ("3", "category", "deleted", "billing", None, 1),
+            ("4", "category", "changed", "billing", "bug", 1),
         ]
 
 
@@ -127,6 +134,41 @@ UNFINISHED = (
     "select not exists (select from agent.run_overview"
     " where attachment <> 'sentinel' and not agent_internal.is_final(state))"
 )
+
+
+@pytest.mark.parametrize("point", ["intake.committed", "intake.confirmed"])
+async def test_a_reader_that_crashes_finds_each_once(
+    conn: AsyncConnection, dsn: str, point: str
+) -> None:
+    """After the commit of what it found, and the WAL is sent again."""
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, SCRIPT) as d:
+        await written(d)
+        await d.caught_up()
+        with faults.armed(point):
+            await run_all(conn, "update support_tickets set category = 'bug' where id = 1")
+            await d.dies("reader")
+        await d.start_reader()
+        assert await corrected(d) == [("1", "category", "changed", "billing", "bug", 1)]
+
+
+async def test_a_large_transaction_is_one_entry_in_all_its_pieces(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few rows of the last piece an agent wrote."""
+    monkeypatch.setattr("walagent.intake.intake.SPILL_AFTER", 10)
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, SCRIPT) as d:
+        await written(d, 3)
+        await run_all(
+            conn,
+            "begin; update support_tickets set category = 'bug' where id < 3;"
+            " insert into support_tickets (id, issue) select n, 'y' from generate_series(10, 30) n;"
+            " update support_tickets set category = 'bug' where id = 3; commit",
+        )
+        await d.caught_up()
+    found = await rows(conn, "select kind, sum(rows) from agent.correction group by 1")
+    assert found == [("bulk", 3)]
 
 
 class Model:
