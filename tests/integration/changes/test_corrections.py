@@ -80,7 +80,7 @@ async def test_what_is_there_after_a_transaction_counts(
             "update support_tickets set category = null where id = 2",
             "delete from support_tickets where id = 3",
             "begin; update support_tickets set category = 'bug' where id = 4;"
-            " update support_tickets set issue = 'y' where id = 4; commit",
+            " update support_tickets set amount = 1.50 where id = 4; commit",
         )
         assert await corrected(d) == [
             ("2", "category", "changed", "billing", None, 1),
