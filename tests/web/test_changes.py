@@ -63,7 +63,7 @@ FILTERS = [
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
-async def test_rows_that_runs_changed_are_listed(
+async def test_rows_that_runs_changed_are_listed_and_taken_back(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
     """With what was there before; values are texts; filters are in the address."""
@@ -71,13 +71,16 @@ async def test_rows_that_runs_changed_are_listed(
         await run_all(conn, TRIGGERED.format(odd=ODD))
         await conn.execute(INSERTED)
         await until(conn, NOTED)
-        run = await value(conn, SORTED, SUBJECTS[1])
-        await conn.execute("update ticket set category = null where subject = %s", [SUBJECTS[1]])
+        run, corrected = [await value(conn, SORTED, SUBJECTS[n]) for n in (4, 1)]
+        await conn.execute("update ticket set category = 'bug' where subject = %s", [SUBJECTS[1]])
         await until(conn, CORRECTED)
         viewer = await person(conn, "vera", "viewer")
-        seen = await use(
-            "row_changes.mjs", link=started.link, run=run, viewer=viewer, filters=FILTERS
-        )
+        given = {"run": run, "corrected": corrected, "viewer": viewer, "filters": FILTERS}
+        seen = await use("row_changes.mjs", link=started.link, **given)
+        taken = "select category is null from ticket where subject = %s"
+        assert await value(conn, taken, SUBJECTS[4])
+        dry = "select count(*) filter (where change ? 'dry_run') from agent.run where undoes = %s"
+        assert await value(conn, dry, run) == 1
     assert seen["listed"][0] == (
         "INSERT note 1 by a trigger id + 1 who + NULL body + a\\u{202e}<b>b</b>"
     )
@@ -85,5 +88,12 @@ async def test_rows_that_runs_changed_are_listed(
     assert [count for _, count in seen["filtered"]] == [count for _, count in FILTERS]
     assert seen["filtered"][3:5] == [["?key=5", 1], ["?column=category&key=5,6", 2]]
     assert seen["tabs"] == ["Corrections"]
-    assert seen["corrected"] == ["changed later ticket 2 category \u2212 how_to + NULL"]
+    assert seen["corrected"] == ["changed later ticket 2 category \u2212 how_to + bug"]
+    assert seen["hidden"] == ["UPDATE ticket 5 by update_row category \u2212 hidden + hidden"]
+    assert (seen["offered"], seen["again"], seen["reverts"]) == (0, 0, 2)
+    assert "1 change of run 5 would be taken back" in seen["looked"][0][0]
+    assert seen["looked"][1] == ["would be restored UPDATE ticket 5"]
+    assert "1 change of run 5 was taken back" in seen["taken"][0][0]
+    assert seen["taken"][1] == ["restored UPDATE ticket 5"]
+    assert seen["refused"] == ["refused UPDATE ticket 2 changed since category \u2212 how_to + bug"]
     assert (seen["axe"], seen["wide"], seen["dialogs"]) == ([], [], 0)

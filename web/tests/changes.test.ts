@@ -1,15 +1,19 @@
 import { expect, test } from "vitest";
 
 import {
+  canTakeBack,
   changeParams,
   type Correction,
   correctedValues,
   linesOf,
+  outcomeOf,
+  refusedLines,
   type Revert,
-  shareKept,
+  revertResult,
   standing,
   tokensOf,
 } from "../src/data/changes";
+import type { Step } from "../src/data/runs";
 
 const UPDATE = {
   op: "update" as const,
@@ -97,7 +101,30 @@ test("a revert stands while it works or is in effect; a dry run never does", () 
   expect(standing([{ ...row, state: "pending" }], "9")).toBeUndefined();
 });
 
-test("the share that was kept is of what was written", () => {
-  expect(shareKept({ written: "0", corrected: "0" })).toBeNull();
-  expect(shareKept({ written: "40", corrected: "2" })).toBe("95.0 %");
+test("an ended run is taken back once; a dry run and what no agent did never", () => {
+  const run = { id: "7", kind: "agent", state: "succeeded" };
+  const revert = { id: "9", undoes: "7", state: "succeeded", is_dry: false, is_in_effect: true } as Revert;
+  expect(canTakeBack(run, [])).toBe(true);
+  expect(canTakeBack({ ...run, state: "running" }, [])).toBe(false);
+  expect(canTakeBack({ ...run, kind: "question" }, [])).toBe(false);
+  expect(canTakeBack(run, [revert])).toBe(false);
+  expect(canTakeBack({ ...run, id: "9", kind: "revert" }, [revert])).toBe(true);
+  expect(canTakeBack({ ...run, id: "9", kind: "revert" }, [{ ...revert, is_dry: true }])).toBe(false);
+});
+
+test("what a refused run did to its other rows was rolled back", () => {
+  const result = { done: false, steps: [] };
+  const step = (content: object) => ({ kind: "result", content }) as unknown as Step;
+  expect(revertResult([step({ content: "ok" })])).toBeUndefined();
+  expect(revertResult([step({ revert: result, is_error: true })])?.isKept).toBe(false);
+  expect(revertResult([step({ revert: { ...result, dry_run: true }, is_error: false })])?.isKept).toBe(false);
+  expect(
+    revertResult([step({ revert: result, is_error: true }), step({ revert: result, is_error: false })])?.isKept,
+  ).toBe(true);
+  const row = { op: "update", table: "t", key: { id: "7" }, outcome: "restored" as const };
+  expect([outcomeOf(row, true).word, outcomeOf(row, false).word]).toEqual(["restored", "would be restored"]);
+  expect(outcomeOf({ ...row, outcome: "refused" }, false).state).toBe("failed");
+  expect(refusedLines({ ...row, columns: { status: ["closed", null] } }).lines).toEqual([
+    { column: "status", before: { text: "closed", isCut: false }, after: "null" },
+  ]);
 });

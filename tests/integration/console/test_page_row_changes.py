@@ -1,10 +1,11 @@
-"""The page of changes: rows that runs changed, and what others changed of them."""
+"""The page of changes: rows that runs changed, what others changed of them, and taking back."""
 
 from typing import Any
 
+import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import run_all, value
+from tests.helpers.database import rows, run_all, value
 from tests.helpers.people import person
 from tests.helpers.shapes import Served
 from tests.integration.console.test_page_tables import people
@@ -31,6 +32,7 @@ select r.id, '0/9', n, 'employee', 'changed', 'salary'::regclass, 'public', 'sal
   from agent.run r, generate_series(1, 3) n where r.key = '1';
 update agent.run set state = 'cancelled', finished_at = now();
 """
+QUEUED = "select id::text, undoes::text from agent.run where kind = 'revert'"
 
 
 async def asked(served: Served, token: str, name: str, **given: str) -> list[dict[str, Any]]:
@@ -120,3 +122,33 @@ async def test_values_of_changes_are_shown_to_who_can_read_them(
         (row,) = await listed(served, vic, key="1")
         assert (row["before"], row["after"]) == ({"amount": None}, {"amount": "5"})
         assert row["hidden"] == ["employee"]
+
+
+@pytest.mark.parametrize(("held", "status"), [(("viewer",), 403), (("viewer", "approver"), 200)])
+async def test_an_approver_takes_a_run_back(
+    conn: AsyncConnection, dsn: str, held: tuple[str, ...], status: int
+) -> None:
+    """A viewer is refused, and nothing is queued; a second one is told who was first."""
+    async with people(conn, dsn) as (served, _, _):
+        await run_all(conn, WRITTEN)
+        run = str(await value(conn, "select min(id) from agent.run"))
+        someone = await person(conn, "someone", *held)
+        given = {"run": run, "dry_run": False, "only_unchanged": True}
+        answer = await served.mutate(someone, "console.revert", **given)
+        assert answer.status_code == status, answer.text
+        made = await rows(
+            conn, "select id::text, undoes::text from agent.run where kind = 'revert'"
+        )
+        if status != 200:
+            assert made == []
+            return
+        reverting = answer.json()["result"]
+        assert made == [(reverting, run)]
+        for asked_for in (run, reverting):
+            (row,) = await asked(served, someone, "reverts", run=asked_for)
+            assert (row["id"], row["undoes"], row["by"]) == (reverting, run, "someone")
+            assert (row["is_dry"], row["only_unchanged"], row["is_in_effect"]) == (
+                False, True, False,
+            )  # fmt: skip
+        again = await served.mutate(someone, "console.revert", **given)
+        assert (again.status_code, f"by run {reverting}" in again.text) == (409, True), again.text

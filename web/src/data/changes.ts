@@ -1,6 +1,6 @@
 /** Rows that runs changed, what others changed of them, and runs that take runs back. */
-import type { Suggestion, Token } from "./filter";
-import { wrongValue } from "./filter";
+import { type Suggestion, type Token, wrongValue } from "./filter";
+import type { Step } from "./runs";
 
 /** `changes`: one page, newest first; parameters: `changeParams`, before (a place), limit. */
 export interface RowChanged {
@@ -55,17 +55,6 @@ export interface Correction {
   by_run: string | null;
   committed_at: string;
   is_hidden: boolean;
-}
-
-/** `accuracy`: by attachment, version and column; parameter: agent. */
-export interface Accuracy {
-  attachment: string;
-  version: number;
-  column_name: string;
-  written: string;
-  corrected: string;
-  changed_in_bulk: string;
-  confirmed: string;
 }
 
 /** `reverts`: runs that take a run back, and what it takes back itself; parameter: run. */
@@ -192,16 +181,54 @@ export function correctedValues(row: Correction): { wrote: Value; value: Value |
   return { wrote: of(row.wrote), value: row.kind === "deleted" ? null : of(row.value) };
 }
 
-/** The share that nobody corrected, as `95.0 %`; null: nothing was written. */
-export function shareKept({ written, corrected }: Pick<Accuracy, "written" | "corrected">): string | null {
-  const all = Number(written);
-  return all === 0 ? null : `${((100 * (all - Number(corrected))) / all).toFixed(1)} %`;
-}
-
 /** The revert that keeps a run from being taken back again: one that has not ended, or that is in effect. */
 export function standing(reverts: readonly Revert[], run: string): Revert | undefined {
   const ended = ["succeeded", "failed", "dead", "cancelled"];
   return reverts.find(
     (each) => each.undoes === run && !each.is_dry && (each.is_in_effect || !ended.includes(each.state)),
+  );
+}
+
+/** The newest result of a revert, and whether what it did is kept. */
+export function revertResult(steps: readonly Step[]): { result: RevertResult; isKept: boolean } | undefined {
+  const step = steps.findLast((each) => each.kind === "result" && each.content.revert !== undefined);
+  if (!step) return undefined;
+  const result = step.content.revert as RevertResult;
+  return { result, isKept: !result.dry_run && !step.content.is_error };
+}
+
+/** The outcome of a row as a badge: what a refused run did to its other rows was rolled back. */
+export function outcomeOf(row: RevertedRow, isKept: boolean): { state: string; word: string } {
+  switch (row.outcome) {
+    case "refused":
+      return { state: "failed", word: "refused" };
+    case "already":
+      return { state: "skipped", word: "was as before" };
+    case "trigger":
+      return isKept
+        ? { state: "done", word: "taken back by a trigger" }
+        : { state: "skipped", word: "a trigger would take it back" };
+    case "restored":
+      return isKept ? { state: "done", word: "restored" } : { state: "skipped", word: "would be restored" };
+  }
+}
+
+/** The values of a row that was refused: what the run wrote, and what is there; then what a trigger sets. */
+export function refusedLines({ columns, kept }: RevertedRow): { lines: Line[]; kept: Line[] } {
+  const of = (text: string | null): Value => (text === null ? "null" : { text, isCut: false });
+  const lines = (values: RevertedRow["columns"]) =>
+    Object.entries(values ?? {}).map(([column, [was, is]]) => ({ column, before: of(was), after: of(is) }));
+  return { lines: lines(columns), kept: lines(kept) };
+}
+
+/** Whether what a run changed can be taken back now; what forbids it for a row, only the revert can say. */
+export function canTakeBack(run: { id: string; kind: string; state: string }, reverts: readonly Revert[]): boolean {
+  const isDry = reverts.some((each) => each.id === run.id && each.is_dry);
+  const isEnded = ["succeeded", "failed", "dead", "cancelled"].includes(run.state);
+  return (
+    ["agent", "turn", "node", "revert"].includes(run.kind) &&
+    isEnded &&
+    !isDry &&
+    standing(reverts, run.id) === undefined
   );
 }

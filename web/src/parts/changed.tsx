@@ -41,7 +41,7 @@ function Shown({ value }: { value: Value }): ReactNode {
 
 const FEW = 8; // columns that are shown at first
 
-function Lines({ lines, label }: { lines: readonly Line[]; label: string }) {
+export function Lines({ lines, label }: { lines: readonly Line[]; label: string }) {
   const [shows, showAll] = useState(false);
   if (lines.length === 0) return null;
   const shown = shows ? lines : lines.slice(0, FEW);
@@ -75,7 +75,7 @@ function Lines({ lines, label }: { lines: readonly Line[]; label: string }) {
   );
 }
 
-function RowLink({ row }: { row: Pick<RowChanged, "relation" | "key"> }) {
+export function RowLink({ row }: { row: Pick<RowChanged, "relation" | "key"> }) {
   return (
     <Link
       className="mono plain"
