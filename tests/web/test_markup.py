@@ -52,6 +52,16 @@ insert into agent.question (session_id, text, answer)
 select 'marked', t, jsonb_build_object('status', 'answered', 'answer', t, 'sql', array[t],
                                        'assumptions', array[t], 'caveats', array[t])
   from (values ($x${TEXT}$x$)) v (t);
+insert into agent.row_change (run_id, commit_lsn, ordinal, xid, committed_at, relation, schema_name,
+                              table_name, op, key, after)
+select max(id), '0/1', 0, 1, now(), '"{NAME}"'::regclass, 'public', '{NAME}', 'insert',
+       jsonb_build_object('id', $x${TEXT}$x$), jsonb_build_object('{COLUMN}', $x${TEXT}$x$)
+  from agent.run where kind = 'agent';
+insert into agent.correction (run_id, commit_lsn, ordinal, column_name, kind, relation, schema_name,
+                              table_name, key, wrote, value, xid, committed_at)
+select max(id), '0/1', 0, '{COLUMN}', 'changed', '"{NAME}"'::regclass, 'public', '{NAME}',
+       jsonb_build_object('id', $x${TEXT}$x$), $x${TEXT}$x$, $x${TEXT}$x$, 1, now()
+  from agent.run where kind = 'agent';
 """
 
 
@@ -99,6 +109,8 @@ async def test_markup_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Pa
             "/cost",
             "/wal",
             "/failed",
+            "/changes",
+            "/changes?tab=corrections",
             "/access",
             "/audit",
             "/audit?did=principal",

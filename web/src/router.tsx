@@ -10,6 +10,7 @@ import {
 
 import { AUDIT_FILTERS } from "./data/audit";
 import { base } from "./data/base";
+import { CHANGE_FILTERS } from "./data/changes";
 import { RUN_FILTERS } from "./data/runs";
 import { currentSession, loadSession } from "./data/session";
 import { Frame } from "./frame/frame";
@@ -78,6 +79,7 @@ const pages = [
   page("/", () => import("./pages/home")),
   page("/runs", () => import("./pages/runs"), ...RUN_FILTERS, "panel"),
   page("/runs/$run", () => import("./pages/run")),
+  page("/changes", () => import("./pages/changes"), ...CHANGE_FILTERS, "tab"),
   page("/approvals", () => import("./pages/approvals"), "tab", "approval", "q", "sort"),
   page("/approvals/$approval", () => import("./pages/approvals"), "tab", "approval", "q", "sort"),
   page("/failed", () => import("./pages/failed"), "since", "q", "open", "view"),

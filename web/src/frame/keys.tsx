@@ -11,6 +11,7 @@ const KEYS: readonly { title: string; keys: readonly (readonly [string, string])
       ["g r", "runs"],
       ["g a", "approvals"],
       ["g f", "failures"],
+      ["g c", "changes"],
       ["g t", "threads"],
       ["g q", "ask"],
       ["g w", "workflows"],

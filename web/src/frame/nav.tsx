@@ -21,6 +21,7 @@ export const PLACES: readonly Place[] = [
   { to: "/runs", name: "Runs", icon: "runs", key: "r", group: 1, count: "runs" },
   { to: "/approvals", name: "Approvals", icon: "approve", key: "a", group: 1, count: "approvals" },
   { to: "/failed", name: "Failures", icon: "fail", key: "f", group: 1, count: "failed" },
+  { to: "/changes", name: "Changes", icon: "change", key: "c", group: 1 },
   { to: "/agents", name: "Agents", icon: "agent", group: 2, count: "agents" },
   { to: "/workflows", name: "Workflows", icon: "step", key: "w", group: 2 },
   { to: "/threads", name: "Threads", icon: "chat", key: "t", group: 2, count: "threads" },

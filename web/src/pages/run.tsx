@@ -31,6 +31,7 @@ import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { Absent } from "./missing";
 import { RunActions } from "./run-actions";
+import { Reverted, RunChanges, RunReverts } from "./run-changes";
 import { lastList, type RowSeen } from "./runs-list";
 import { StepTree } from "./step-tree";
 import { type Call, type Item, items, type Note, type Reply, sqlValue } from "./steps";
@@ -80,6 +81,7 @@ export default function RunPage(): ReactNode {
       <div className="stack">
         <Facts run={run} />
         <Ended run={run} />
+        <RunReverts run={run} />
         <div className="runcols">
           <div className="stack">
             <Panel
@@ -94,21 +96,23 @@ export default function RunPage(): ReactNode {
             >
               <StepTree run={run} items={shown} />
             </Panel>
-            <Chain run={run} />
+            {run.kind !== "revert" && <Chain run={run} />}
           </div>
           <div className="stack">
             {shown.map((item) => (
               <StepView key={`${item.no}-${allOpen}`} item={item} run={run} items={shown} isOpen={allOpen % 2 === 1} />
             ))}
             <Asking run={run} />
-            {shown.length === 0 && run.state !== "running" && (
+            <Reverted steps={steps.rows} />
+            <RunChanges run={run} />
+            {shown.length === 0 && run.state !== "running" && run.kind !== "revert" && (
               <Panel label="No steps" className="empty">
                 <p className="soft">{NOTHING[run.state] ?? "No step is recorded yet."}</p>
               </Panel>
             )}
           </div>
           <div className="stack">
-            {run.change && <ChangePanel run={run} change={run.change} />}
+            {run.change && run.kind !== "revert" && <ChangePanel run={run} change={run.change} />}
             {run.merged?.map((change, i) => (
               <ChangePanel key={i} run={run} change={change} title={`Change ${i + 2}, merged`} />
             ))}
