@@ -57,11 +57,17 @@ insert into agent.row_change (run_id, commit_lsn, ordinal, xid, committed_at, re
 select max(id), '0/1', 0, 1, now(), '"{NAME}"'::regclass, 'public', '{NAME}', 'insert',
        jsonb_build_object('id', $x${TEXT}$x$), jsonb_build_object('{COLUMN}', $x${TEXT}$x$)
   from agent.run where kind = 'agent';
-insert into agent.correction (run_id, commit_lsn, ordinal, column_name, kind, relation, schema_name,
-                              table_name, key, wrote, value, xid, committed_at)
-select max(id), '0/1', 0, '{COLUMN}', 'changed', '"{NAME}"'::regclass, 'public', '{NAME}',
+insert into agent.correction (run_id, commit_lsn, ordinal, column_name, number, kind, relation,
+                              schema_name, table_name, key, wrote, value, xid, committed_at)
+select max(id), '0/1', 0, '{COLUMN}', 1, 'changed', '"{NAME}"'::regclass, 'public', '{NAME}',
        jsonb_build_object('id', $x${TEXT}$x$), $x${TEXT}$x$, $x${TEXT}$x$, 1, now()
   from agent.run where kind = 'agent';
+update agent.row_change c
+   set numbers = (select jsonb_object_agg(attname, attnum) from pg_attribute
+                   where attrelid = c.relation and attnum > 0);
+update agent.correction c
+   set number = (select attnum from pg_attribute
+                  where attrelid = c.relation and attname = c.column_name);
 """
 
 

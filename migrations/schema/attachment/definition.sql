@@ -523,7 +523,7 @@ begin
     end if;
     -- All operations but insert are published together, also for truncate alone.
     if _c.relreplident = 'n'
-       or _c.relreplident = 'd' and agent_internal.key_columns(_relation) = '{}'
+       or _c.relreplident = 'd' and not exists (select from pg_catalog.pg_index where indrelid = _relation and indisprimary and indimmediate)
        or _c.relreplident = 'i' and not exists (select from pg_catalog.pg_index where indrelid = _relation and indisreplident) then
         raise exception '% has no replica identity', _relation
             using errcode = 'WA013', detail = 'Once its updates are published, UPDATE and DELETE of the application would fail.',

@@ -119,7 +119,7 @@ as $$
      where c.relreplident <> 'f'
        and not exists (select from pg_catalog.pg_index i
                         where i.indrelid = c.oid and a.attnum = any (i.indkey::smallint[])
-                          and (c.relreplident = 'd' and i.indisprimary or c.relreplident = 'i' and i.indisreplident))
+                          and (c.relreplident = 'd' and i.indisprimary and i.indimmediate or c.relreplident = 'i' and i.indisreplident))
      order by c.oid
      limit 1
 $$;

@@ -73,9 +73,9 @@ begin
             or c.after ? w.column_name and agent_internal.digest_of(c.after ->> w.column_name) is distinct from w.digest
          order by w.relation, w.row_hash, w.column_name, c.commit_lsn desc, c.ordinal desc
     ), reverted as (
-        insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, kind, relation, schema_name, table_name, key,
+        insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, number, kind, relation, schema_name, table_name, key,
                                       wrote, value, by_run, xid, committed_at)
-        select o.tenant, o.run_id, o.commit_lsn, o.ordinal, o.column_name, 'reverted', o.relation, o.schema_name, o.table_name, o.key,
+        select o.tenant, o.run_id, o.commit_lsn, o.ordinal, o.column_name, o.number, 'reverted', o.relation, o.schema_name, o.table_name, o.key,
                agent_internal.wrote(o.run_id, o.relation, o.column_name), o.value, o.by_run, o.xid, o.committed_at
           from overwritten o where o.by_kind = 'revert'
         on conflict do nothing
@@ -84,9 +84,9 @@ begin
      using overwritten o
      where (w.relation, w.row_hash, w.column_name) = (o.relation, o.row_hash, o.column_name);
 
-    insert into agent_internal.last_write (tenant, relation, key, column_name, run_id, digest, written_at)
+    insert into agent_internal.last_write (tenant, relation, key, column_name, number, run_id, digest, written_at)
     select distinct on (c.relation, c.key, n.name)
-           c.tenant, c.relation, c.key, n.name, c.run_id, agent_internal.digest_of(c.after ->> n.name), c.committed_at
+           c.tenant, c.relation, c.key, n.name, (c.numbers ->> n.name)::smallint, c.run_id, agent_internal.digest_of(c.after ->> n.name), c.committed_at
       from (select distinct (g ->> 'run')::bigint as run_id, (g ->> 'commit_lsn')::pg_lsn as commit_lsn
               from jsonb_array_elements(_changes) g) d
            join agent.row_change c on c.run_id = d.run_id and c.commit_lsn = d.commit_lsn
@@ -94,10 +94,10 @@ begin
            join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
            cross join lateral unnest(c.columns) as n (name)
      where d.commit_lsn = any (_lsns) and c.op = 'update' and c.source = 'statement' and c.key is not null
-       and v.definition -> 'writes' ? n.name and c.after ? n.name and r.kind = 'agent'
+       and v.definition -> 'writes' ? n.name and c.after ? n.name and c.numbers ? n.name and r.kind = 'agent'
      order by c.relation, c.key, n.name, c.commit_lsn desc, c.ordinal desc
     on conflict on constraint last_write_pkey
-        do update set tenant = excluded.tenant, run_id = excluded.run_id, digest = excluded.digest, written_at = excluded.written_at;
+        do update set tenant = excluded.tenant, number = excluded.number, run_id = excluded.run_id, digest = excluded.digest, written_at = excluded.written_at;
 end;
 $$;
 
@@ -145,41 +145,48 @@ begin
     ), last as (
         select distinct on (g.relation, g.was, g.commit_lsn) g.* from given g order by g.relation, g.was, g.commit_lsn, g.n desc
     ), found as (
-        select l.*, w.tenant, w.run_id, w.column_name, w.row_hash, l.values ->> w.column_name as value,
+        select l.*, w.tenant, w.run_id, w.column_name, w.number, w.row_hash, a.atttypid, l.values ->> w.column_name as value,
                agent_internal.wrote(w.run_id, w.relation, w.column_name) as wrote,
                coalesce(l.omitted ? w.column_name, false)
+               or not w.column_name = any (agent_internal.recorded_columns(v.definition, l.relation))
                or agent_internal.has_policies_for(l.relation, (v.definition ->> 'run_as')::name) as is_omitted
           from last l
                join agent_internal.last_write w on w.relation = l.relation and w.key = l.was and w.row_hash = md5(l.was::text)::uuid
+               join pg_attribute a on a.attrelid = w.relation and a.attnum = w.number and a.attname = w.column_name and not a.attisdropped
                join agent.run r on r.id = w.run_id
                join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
          where l.op = 'delete' or l.omitted ? w.column_name
             or l.values ? w.column_name and agent_internal.digest_of(l.values ->> w.column_name) is distinct from w.digest
     ), first as (
         select distinct on (f.relation, f.row_hash, f.column_name) f.*
-          from found f left join pg_attribute a on a.attrelid = f.relation and a.attname = f.column_name and not a.attisdropped
+          from found f
          where f.op = 'delete' or f.omitted ? f.column_name
-            or agent_internal.is_same_value(a.atttypid, f.wrote, f.value) is not true
+            or agent_internal.is_same_value(f.atttypid, f.wrote, f.value) is not true
          order by f.relation, f.row_hash, f.column_name, f.commit_lsn
     ), corrected as materialized (
-        select f.*, count(*) over (partition by f.commit_lsn, f.relation, f.column_name) as together from first f
+        select f.*, count(*) over (partition by f.commit_lsn, f.relation, f.column_name) > 100
+                    -- The rest of a large transaction: what was before is there.
+                    or _is_part and exists (select from agent.correction b where b.committed_at = f.committed_at and b.commit_lsn = f.commit_lsn
+                                                                             and b.kind = 'bulk') as is_bulk
+          from first f
     ), gone as (
         delete from agent_internal.last_write w
          using corrected c
          where (w.relation, w.row_hash, w.column_name) = (c.relation, c.row_hash, c.column_name)
     ), one_by_one as (
-        insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, kind, relation, schema_name, table_name, key,
+        insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, number, kind, relation, schema_name, table_name, key,
                                       wrote, value, omitted, xid, committed_at)
-        select c.tenant, c.run_id, c.commit_lsn, c.n, c.column_name, case c.op when 'delete' then 'deleted' else 'changed' end,
+        select c.tenant, c.run_id, c.commit_lsn, c.n, c.column_name, c.number, case c.op when 'delete' then 'deleted' else 'changed' end,
                c.relation, c.schema_name, c.table_name, c.was, case when not c.is_omitted then c.wrote end,
                case when not c.is_omitted then c.value end, c.is_omitted, c.xid, c.committed_at
-          from corrected c where c.together <= 100 and not _is_part
+          from corrected c where not c.is_bulk
         on conflict do nothing
     )
-    insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, kind, relation, schema_name, table_name, rows, xid, committed_at)
-    select c.tenant, c.run_id, c.commit_lsn, min(c.n), c.column_name, 'bulk', c.relation, c.schema_name, c.table_name, count(*), c.xid, c.committed_at
-      from corrected c where c.together > 100 or _is_part
-     group by c.tenant, c.run_id, c.commit_lsn, c.column_name, c.relation, c.schema_name, c.table_name, c.xid, c.committed_at
+    insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, number, kind, relation, schema_name, table_name, rows, xid,
+                                  committed_at)
+    select c.tenant, c.run_id, c.commit_lsn, min(c.n), c.column_name, c.number, 'bulk', c.relation, c.schema_name, c.table_name, count(*), c.xid, c.committed_at
+      from corrected c where c.is_bulk
+     group by c.tenant, c.run_id, c.commit_lsn, c.column_name, c.number, c.relation, c.schema_name, c.table_name, c.xid, c.committed_at
     on conflict do nothing;
 
     -- Rows that have another key now, with what they still have of agents.  In two statements: keys can be passed on.
@@ -196,10 +203,10 @@ begin
          where w.relation = m.relation and w.key = m.was and w.row_hash = md5(m.was::text)::uuid
         returning w.*, m.key as new_key
     )
-    select array_agg((t.relation, t.new_key, null, t.column_name, t.run_id, t.digest, t.written_at, t.tenant)::agent_internal.last_write)
+    select array_agg((t.relation, t.new_key, null, t.column_name, t.number, t.run_id, t.digest, t.written_at, t.tenant)::agent_internal.last_write)
       into _moved from taken t;
-    insert into agent_internal.last_write (tenant, relation, key, column_name, run_id, digest, written_at)
-    select m.tenant, m.relation, m.key, m.column_name, m.run_id, m.digest, m.written_at from unnest(_moved) m
+    insert into agent_internal.last_write (tenant, relation, key, column_name, number, run_id, digest, written_at)
+    select m.tenant, m.relation, m.key, m.column_name, m.number, m.run_id, m.digest, m.written_at from unnest(_moved) m
     on conflict do nothing;
 end;
 $$;
@@ -277,7 +284,9 @@ declare
     _who constant name := coalesce(agent.current_principal(), session_user);
 begin
     perform agent_internal.check_role('approver');
-    if score.value is null or score.value not between -1 and 1 then
+    if length(score.comment) > 10000 then
+        raise exception 'comment has % characters, expected 10000 at most', length(score.comment) using errcode = '22023';
+    elsif score.value is null or score.value not between -1 and 1 then
         raise exception 'value must be from -1 (wrong) to 1 (right), not %', coalesce(score.value::text, 'NULL') using errcode = '22023';
     end if;
     select * into _run from agent.run r where r.id = score.run_id;

@@ -5,6 +5,7 @@ create table agent.correction (
     commit_lsn   pg_lsn not null,
     ordinal      integer not null check (ordinal >= 0),
     column_name  text not null,
+    number       smallint not null,
     kind         text not null check (kind in ('changed', 'deleted', 'reverted', 'bulk')),
     relation     oid not null,
     schema_name  text not null,
@@ -31,6 +32,7 @@ create table agent_internal.last_write (
     key         jsonb not null,
     row_hash    uuid generated always as (md5(key::text)::uuid) stored,  -- a key can be longer than an entry of an index
     column_name text not null,
+    number      smallint not null,  -- another column can have the name since
     run_id      bigint not null,
     digest      bigint,  -- of the value's text; NULL: it is NULL
     written_at  timestamptz not null,

@@ -10,9 +10,9 @@ select c.run_id,
        c.column_name,
        c.kind,
        case when (select agent_internal.sees_changes()) then c.wrote
-            else agent_internal.readable_part(c.relation, jsonb_build_object(c.column_name, c.wrote)) ->> c.column_name end as wrote,
+            else agent_internal.readable_part(c.relation, jsonb_build_object(c.column_name, c.wrote), jsonb_build_object(c.column_name, c.number)) ->> c.column_name end as wrote,
        case when (select agent_internal.sees_changes()) then c.value
-            else agent_internal.readable_part(c.relation, jsonb_build_object(c.column_name, c.value)) ->> c.column_name end as value,
+            else agent_internal.readable_part(c.relation, jsonb_build_object(c.column_name, c.value), jsonb_build_object(c.column_name, c.number)) ->> c.column_name end as value,
        c.omitted,
        c.rows,
        c.by_run,

@@ -221,7 +221,7 @@ $$;
 -- that was altered since the transaction began is left out, for it can be another one with the same name.
 --
 -- Args: _changes: {"changes": [{run, xid, commit_lsn, committed_at, relation, schema, table, key (columns; null: ask the
---       catalog), rows: [{n, op, old, new, first, omitted}], more, more_at}], "ended": [[run, xid, commit_lsn, committed_at], …]}.
+--       catalog), rows: [{n, op, old, new, first, omitted}], more, more_at}], "ended": [[run, xid, commit_lsn, committed_at], ...]}.
 create or replace function agent_internal.record_row_changes(_changes jsonb)
     returns void
     language plpgsql
@@ -336,7 +336,9 @@ comment on function agent_internal.record_row_changes(jsonb) is 'Record the rows
 
 -- Those values of a row that the caller's own login can read in its table now; none if policies apply to it: they cannot
 -- judge a row of the past.
-create or replace function agent_internal.readable_part(_relation oid, _image jsonb)
+--
+-- Args: _numbers: of the columns, by the names that they had: another column can have the name now.
+create or replace function agent_internal.readable_part(_relation oid, _image jsonb, _numbers jsonb)
     returns jsonb
     language sql
     stable
@@ -344,12 +346,14 @@ create or replace function agent_internal.readable_part(_relation oid, _image js
     set search_path = pg_catalog, pg_temp
 as $$
     select agent_internal.part_of(_image, array(
-        select a.attname::text
-          from pg_attribute a join pg_class c on c.oid = a.attrelid
+        select n.key
+          from jsonb_each_text(_numbers) n
+               join pg_attribute a on a.attrelid = _relation and a.attnum = n.value::smallint
+               join pg_class c on c.oid = a.attrelid
                join pg_roles l on l.rolname = agent_internal.own_login()
-         where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped
+         where a.attnum > 0 and not a.attisdropped
            and has_schema_privilege(l.oid, c.relnamespace, 'usage')
            and has_column_privilege(l.oid, c.oid, a.attnum, 'select')
            and not agent_internal.has_policies_for(c.oid, l.rolname)))
 $$;
-comment on function agent_internal.readable_part(oid, jsonb) is 'The values of a row that the caller can read in its table';
+comment on function agent_internal.readable_part(oid, jsonb, jsonb) is 'The values of a row that the caller can read in its table';

@@ -11,10 +11,10 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.in_effect(bigint)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.key_in(jsonb, text[])', 'execute', '{runner}'),
     ('function', 'agent_internal.part_of(jsonb, text[])', 'execute', '{runner}'),
-    ('function', 'agent_internal.readable_part(oid, jsonb)', 'execute', '{runner,viewer}'),
+    ('function', 'agent_internal.readable_part(oid, jsonb, jsonb)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.record_row_changes(jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.recorded_columns(jsonb, oid)', 'execute', '{runner}');
 
 insert into agent_internal.owner_function (function) values
-    ('agent_internal.readable_part(oid, jsonb)'),
+    ('agent_internal.readable_part(oid, jsonb, jsonb)'),
     ('agent_signed.revert_run(text, bytea)');

@@ -40,6 +40,9 @@ declare
     _what text;
 begin
     perform agent_internal.check_role('approver');
+    if dry_run is null or only_unchanged is null then
+        raise exception 'dry_run and only_unchanged must be true or false, not NULL' using errcode = '22004';
+    end if;
     select * into _run from agent.run r where r.id = revert.run_id for no key update;
     if not found then
         raise exception 'run % does not exist', revert.run_id using errcode = 'WA003';
@@ -116,6 +119,7 @@ declare
     _keys     constant text[] := array(select jsonb_object_keys(coalesce(nullif(_c -> 'key_after', 'null'), nullif(_c -> 'key', 'null'), '{}')));
     _was      text[];
     _table    text;
+    _only     text;  -- a row of a child that inherits is not of the table
     _columns  jsonb;
     _lost     text;
 begin
@@ -125,7 +129,7 @@ begin
     _was := case _c ->> 'op'
                 when 'update' then array(select k from jsonb_object_keys(_after) k where _before -> k is distinct from _after -> k)
                 when 'insert' then array(select jsonb_object_keys(_after)) else array(select jsonb_object_keys(_before)) end;
-    select format('%I.%I', n.nspname, c.relname) into _table
+    select format('%I.%I', n.nspname, c.relname), case c.relkind when 'p' then '' else 'only ' end into _table, _only
       from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = _relation;
     if _table is null then
         return _c || jsonb_build_object('refuse', 'the table was dropped');
@@ -149,7 +153,7 @@ begin
         return _c || jsonb_build_object('refuse', format('column "%s" was added, and can have values of others', _lost));
     end if;
     return _c || jsonb_build_object(
-        'now', _table, 'columns', _columns,
+        'now', _table, 'only', _only, 'columns', _columns,
         'names', (select coalesce(jsonb_agg(v.value -> 0 order by v.key), '[]') from jsonb_each(_columns) v
                    where v.key = any (_was) and not (v.value -> 2)::boolean));
 end;
@@ -188,7 +192,7 @@ begin
 end;
 $$;
 
--- The clauses that find the row of a key: `from …` and `where …`, as `t`.
+-- The clauses that find the row of a key: `from ...` and `where ...`, as `t`.
 create or replace function agent_internal.revert_place(_c jsonb, _key jsonb)
     returns text
     language sql
@@ -222,7 +226,7 @@ begin
             'select pg_catalog.jsonb_object(array[%s]::pg_catalog.text[], array[%s]::pg_catalog.text[]) from %s as t, %s%s',
             (select string_agg(quote_literal(c), ', ' order by n) from unnest(_names) with ordinality as x (c, n)),
             (select string_agg(agent_internal.text_of(format('t.%I', c)), ', ' order by n) from unnest(_names) with ordinality as x (c, n)),
-            _c ->> 'now', agent_internal.revert_place(_c, _key),
+            (_c ->> 'only') || (_c ->> 'now'), agent_internal.revert_place(_c, _key),
             case when not _lock then '' when _c ->> 'op' = 'insert' then ' for update of t' else ' for no key update of t' end), '{}');
         if _found is not null then
             return _found::jsonb;
@@ -247,7 +251,7 @@ $$;
 
 -- A foreign key by which the deletion of a row would delete or change rows of others; NULL: none has such rows.  NO ACTION and
 -- RESTRICT refuse by themselves.
-create or replace function agent_internal.revert_children(_through text, _c jsonb, _now jsonb)
+create or replace function agent_internal.revert_children(_through text, _c jsonb, _now jsonb, _set text[] default null)
     returns text
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -257,6 +261,7 @@ declare
 begin
     for _child in
         select k.conrelid, n.nspname || '.' || c.relname as name, format('%I.%I', n.nspname, c.relname) as quoted,
+               bool_or(not _now ? p.attname) as unknown,
                string_agg(format('%L::%s operator(%I.%s) x.%I', _now ->> p.attname, format_type(p.atttypid, p.atttypmod), m.nspname, o.oprname,
                                  f.attname), ' and ') as same
           from pg_constraint k
@@ -265,12 +270,17 @@ begin
                join pg_attribute f on f.attrelid = k.conrelid and f.attnum = u.child
                join pg_attribute p on p.attrelid = k.confrelid and p.attnum = u.parent
                join pg_operator o on o.oid = u.op join pg_namespace m on m.oid = o.oprnamespace
-         where k.contype = 'f' and k.confrelid = (_c ->> 'relation')::bigint::oid and k.conparentid = 0 and k.confdeltype in ('c', 'n', 'd')
+         where k.contype = 'f' and k.conparentid = 0
+           and k.confrelid in (select relid from pg_partition_tree((_c ->> 'relation')::bigint::oid) union select (_c ->> 'relation')::bigint::oid)
+           and case when _set is null then k.confdeltype else k.confupdtype end = any (case when _set is null then '{c,n,d}'::"char"[] else '{n,d}' end)
          group by k.oid, k.conrelid, n.nspname, c.relname
+        having _set is null or bool_or(p.attname = any (_set) or p.attgenerated <> '')
          order by 2
     loop
         if agent_internal.read_texts(_through, format('select pg_catalog.row_security_active(%s::pg_catalog.oid)', _child.conrelid::bigint), '{}')::boolean then
             return format('policies can hide rows of %s that refer to it', _child.name);
+        elsif _child.unknown then
+            return format('rows of %s can refer to it by values that are not known', _child.name);
         elsif agent_internal.read_texts(_through, format('select exists (select from %s as x where %s)', _child.quoted, _child.same), '{}')::boolean then
             return format('rows of %s refer to it', _child.name);
         end if;

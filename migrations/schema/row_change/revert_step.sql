@@ -51,7 +51,7 @@ begin
         if _reason is not null then
             return jsonb_build_object('outcome', 'refused', 'reason', _reason);
         end if;
-        perform agent_internal.revert_write(_through, format('delete from %s as t using %s returning 1', _c ->> 'now',
+        perform agent_internal.revert_write(_through, format('delete from %s as t using %s returning 1', (_c ->> 'only') || (_c ->> 'now'),
                                                              agent_internal.revert_place(_c, _c -> 'key_after')), _path);
         if agent_internal.revert_look(_through, _c, _names, false, false) is not null then
             raise exception 'a trigger, rule or policy kept the row' using errcode = 'WARVT';
@@ -78,7 +78,11 @@ begin
             return jsonb_build_object('outcome', 'refused', 'reason', 'changed since',
                                       'columns', agent_internal.revert_differences(_became, _now, _names));
         end if;
-        perform agent_internal.revert_write(_through, format('update %s as t set %s from %s returning 1', _c ->> 'now',
+        _reason := agent_internal.revert_children(_through, _c, _now, _set);
+        if _reason is not null then
+            return jsonb_build_object('outcome', 'refused', 'reason', _reason);
+        end if;
+        perform agent_internal.revert_write(_through, format('update %s as t set %s from %s returning 1', (_c ->> 'only') || (_c ->> 'now'),
             (select string_agg(format('%I = %L::%s', n, _was ->> n, _types ->> n), ', ' order by n) from unnest(_set) n),
             agent_internal.revert_place(_c, _c -> 'key_after')), _path);
     end if;

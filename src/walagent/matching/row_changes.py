@@ -22,7 +22,7 @@ _FOLLOWED: Final = 4 << 20  # characters of the rows of one transaction that are
 _OURS: Final = frozenset({"agent", "agent_internal", "agent_call", "agent_signed"})
 _STRAY: Final = re.compile("[\ud800-\udfff]")  # bytes that are not text, as they were decoded
 _EXPONENT: Final = {pgtypes.FLOAT4: 6}  # from which power of ten on a float has an exponent
-_KEYED: Final = frozenset({"d", "i"})  # replica identities whose columns are a key
+_KEYED: Final = frozenset({"d"})  # replica identities whose columns are the primary key
 
 Texts = dict[str, str | None]
 

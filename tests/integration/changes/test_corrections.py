@@ -9,7 +9,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import Daemon, daemon
-from tests.helpers.database import DESK, attach, rows, run_all
+from tests.helpers.database import DESK, attach, role, rows, run_all
 from walagent.base import faults
 from walagent.models.script import call
 
@@ -152,23 +152,76 @@ async def test_a_reader_that_crashes_finds_each_once(
         assert await corrected(d) == [("1", "category", "changed", "billing", "bug", 1)]
 
 
-async def test_a_large_transaction_is_one_entry_in_all_its_pieces(
+async def test_a_few_in_the_rest_of_a_large_transaction_are_with_the_others(
     conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However few rows of the last piece an agent wrote."""
-    monkeypatch.setattr("walagent.intake.intake.SPILL_AFTER", 10)
+    """It is ingested in pieces: more than a hundred in one make all of it a migration."""
+    monkeypatch.setattr("walagent.intake.intake.SPILL_AFTER", 101)
     await run_all(conn, DESK)
-    async with daemon(conn, dsn, SCRIPT) as d:
-        await written(d, 3)
+    async with daemon(conn, dsn, SCRIPT, slots=20) as d:
+        await written(d, 104)
         await run_all(
             conn,
-            "begin; update support_tickets set category = 'bug' where id < 3;"
-            " insert into support_tickets (id, issue) select n, 'y' from generate_series(10, 30) n;"
-            " update support_tickets set category = 'bug' where id = 3; commit",
+            "begin; update support_tickets set category = 'bug' where id < 102;"
+            " insert into support_tickets (id, issue)"
+            " select n, 'y' from generate_series(200, 310) n;"
+            " update support_tickets set category = 'bug' where id = 103; commit",
         )
+        await run_all(conn, "update support_tickets set category = 'bug' where id = 104")
         await d.caught_up()
-    found = await rows(conn, "select kind, sum(rows) from agent.correction group by 1")
-    assert found == [("bulk", 3)]
+    found = await rows(
+        conn,
+        "select kind, sum(rows) from agent.correction where column_name = 'category' group by 1"
+        " order by 1",
+    )
+    assert found == [("bulk", 102), ("changed", 1)]
+
+
+async def test_what_the_agent_cannot_read_any_more_is_not_recorded(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Who reads steps would read it."""
+    await run_all(conn, DESK)
+    async with role(conn) as agent, daemon(conn, dsn, SCRIPT) as d:
+        await run_all(
+            conn,
+            f"grant usage on schema public to {agent}; grant all on support_tickets to {agent}",
+        )
+        await attach(conn, f"writes=[category, amount], corrections=true, run_as={agent}")
+        await run_all(conn, "insert into support_tickets (id, issue) values (1, 'x')")
+        await d.until(WRITTEN, 2)
+        await run_all(
+            conn,
+            f"revoke all on support_tickets from {agent};"
+            f"grant select (id, issue, status, amount), update on support_tickets to {agent}",
+        )
+        await run_all(conn, "update support_tickets set category = 'bug', amount = 3")
+        await d.caught_up()
+        assert await rows(
+            conn, "select column_name, wrote, value, omitted from agent.correction order by 1"
+        ) == [("amount", "1.5", "3", False), ("category", None, None, True)]
+        await run_all(conn, f"drop owned by {agent}")
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        (
+            "alter table support_tickets rename category to label;"
+            " alter table support_tickets add category text"
+        ),
+        "alter table support_tickets drop category; alter table support_tickets add category text",
+    ],
+)
+async def test_another_column_with_the_name_is_no_correction(
+    conn: AsyncConnection, dsn: str, ddl: str
+) -> None:
+    """The agent never wrote it."""
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, SCRIPT) as d:
+        await written(d)
+        await act(conn, ddl, "update support_tickets set category = 'secret'")
+        assert await corrected(d) == []
 
 
 class Model:
@@ -297,6 +350,30 @@ async def test_a_table_without_a_key_cannot_have_corrections(conn: AsyncConnecti
     await run_all(conn, DESK + "create table plain (id bigint)")
     with pytest.raises(psycopg.Error, match="plain has no replica identity"):
         await run_all(conn, "select agent.attach('plain', 'model=fake, corrections=true')")
+
+
+@pytest.mark.parametrize("spec", ["corrections=true", "on=[insert, update]"])
+async def test_a_key_that_is_checked_late_identifies_no_row(
+    conn: AsyncConnection, dsn: str, spec: str
+) -> None:
+    """PostgreSQL would refuse each update of the application."""
+    await run_all(conn, DESK + "create table late (id bigint primary key deferrable, text text)")
+    with pytest.raises(psycopg.Error, match="late has no replica identity"):
+        await run_all(conn, f"select agent.attach('late', 'model=fake, {spec}')")
+    await run_all(conn, "create table soon (id bigint primary key, text text)")
+    await run_all(conn, f"select agent.attach('soon', 'model=fake, {spec}')")
+    async with daemon(conn, dsn, SCRIPT) as d:
+        await run_all(
+            conn,
+            "alter table soon drop constraint soon_pkey, add primary key (id) deferrable;"
+            " insert into soon values (1, 'x')",
+        )
+        await d.until("select paused from agent.attachment where name = 'soon'")
+        await d.until(
+            "select exists (select from pg_publication_tables"
+            " where tablename = 'soon' and pubname = 'walagent_inserts')"
+        )
+    await run_all(conn, "update soon set text = 'y'")
 
 
 async def test_updates_are_published_for_corrections_alone(conn: AsyncConnection, dsn: str) -> None:

@@ -179,6 +179,37 @@ CASES = {
     "parent of others' children, no action": Case(
         PARENT("no action"), "insert into a values (1)", "insert into t values (1, 1)", "refused"
     ),
+    "parent by a generated column": Case(
+        "create table a (id int primary key, c text,"
+        " g text generated always as (upper(c)) stored unique);"
+        "create table t (id int primary key, g text references a (g) on delete cascade)",
+        "insert into a values (1, 'x')", "insert into t values (1, 'X')", "refused",
+    ),
+    "parent is a partition": Case(
+        PARTS + "; create table k (id int primary key, a int, p int,"
+        " foreign key (a, p) references t1 on delete cascade)",
+        "insert into t values (2, 1, 'b')", "insert into k values (1, 2, 1)", "refused",
+    ),
+    "key that others refer to, set null": Case(
+        "create table a (id int primary key, c text unique); insert into a values (1, 'a');"
+        "create table t (id int primary key, c text references a (c) on update set null)",
+        "update a set c = 'b'", "insert into t values (1, 'b')", "refused",
+    ),
+    "key that others refer to, cascade": Case(
+        "create table a (id int primary key, c text unique); insert into a values (1, 'a');"
+        "create table t (id int primary key, c text references a (c) on update cascade)",
+        "update a set c = 'b'", "insert into t values (1, 'b')", "restored",
+    ),
+    "rows of a child that inherits, inserted": Case(
+        T("text"), "insert into t values (1, 'a')",
+        "create table kid (primary key (id)) inherits (t); insert into kid values (1, 'a')",
+        "restored",
+    ),
+    "rows of a child that inherits, updated": Case(
+        T("text") + " insert into t values (1, 'a')", B,
+        "create table kid (primary key (id)) inherits (t); insert into kid values (1, 'b')",
+        "restored",
+    ),
     "parent and child": Case(
         PARENT("cascade"), "insert into a values (1); insert into t values (1, 1)", "",
         "restored restored",
@@ -310,12 +341,13 @@ async def test_each_row_is_restored_or_refused(conn: AsyncConnection, dsn: str, 
         await d.caught_up()
         for statement in filter(None, case.since.replace("{app}", app).split("; ")):
             await run_all(conn, statement)
-        before = await _state(conn, tables)
+        before, others = await _state(conn, tables), await _state(conn, ["kid"])
         run = await value(conn, "select id from agent.run where key = '7' and kind = 'agent'")
         state, reason = await revert(d, int(str(run)))
         found = " ".join(sorted(map(str, await outcomes(conn))))
         assert found == case.outcomes, reason
         assert state == ("failed" if "refused" in found else "succeeded")
+        assert await _state(conn, ["kid"]) == others
         if state == "failed":
             assert await _state(conn, tables) == before
         await run_all(conn, f"drop owned by {app}")

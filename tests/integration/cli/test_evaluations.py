@@ -61,9 +61,9 @@ def test_a_dataset_of_runs_outlives_them(user: User) -> None:
 
 
 CORRECT = """
-insert into agent.correction (run_id, commit_lsn, ordinal, column_name, kind, relation, schema_name,
-                              table_name, key, wrote, value, xid, committed_at)
-select id, '0/1', 0, 'category', 'changed', 'tickets'::regclass, 'public', 'tickets',
+insert into agent.correction (run_id, commit_lsn, ordinal, column_name, number, kind, relation,
+                              schema_name, table_name, key, wrote, value, xid, committed_at)
+select id, '0/1', 0, 'category', 1, 'changed', 'tickets'::regclass, 'public', 'tickets',
        jsonb_build_object('id', key), 'billing', 'bug', 1, now()
   from agent.run where id = %s
 """

@@ -25,11 +25,17 @@ select r.id, '0/1', n, 7, now(), 'salary'::regclass, 'public', 'salary', 'insert
        jsonb_build_object('id', n::text), null, null,
        jsonb_build_object('id', n::text, 'employee', '{LONG}'), '{{amount}}'
   from agent.run r, generate_series(3, 5) n where r.key = '2';
-insert into agent.correction (run_id, commit_lsn, ordinal, column_name, kind, relation, schema_name,
-                              table_name, key, wrote, value, xid, committed_at)
-select r.id, '0/9', n, 'employee', 'changed', 'salary'::regclass, 'public', 'salary',
+insert into agent.correction (run_id, commit_lsn, ordinal, column_name, number, kind, relation,
+                              schema_name, table_name, key, wrote, value, xid, committed_at)
+select r.id, '0/9', n, 'employee', 1, 'changed', 'salary'::regclass, 'public', 'salary',
        jsonb_build_object('id', n::text), '', null, 8, now()
   from agent.run r, generate_series(1, 3) n where r.key = '1';
+update agent.row_change c
+   set numbers = (select jsonb_object_agg(attname, attnum) from pg_attribute
+                   where attrelid = c.relation and attnum > 0);
+update agent.correction c
+   set number = (select attnum from pg_attribute
+                  where attrelid = c.relation and attname = c.column_name);
 update agent.run set state = 'cancelled', finished_at = now();
 """
 QUEUED = "select id::text, undoes::text from agent.run where kind = 'revert'"

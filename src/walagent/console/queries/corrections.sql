@@ -8,7 +8,7 @@ select o.run_id, o.commit_lsn::text, o.ordinal, o.column_name,
        o.omitted, o.rows, o.by_run, o.committed_at,
        -- Whether the login of the principal cannot read the column in the table.
        not (select agent_internal.sees_changes())
-           and not coalesce(agent_internal.readable_part(c.relation, jsonb_build_object(o.column_name, '')) ? o.column_name, false) as is_hidden
+           and not coalesce(agent_internal.readable_part(c.relation, jsonb_build_object(o.column_name, ''), jsonb_build_object(o.column_name, c.number)) ? o.column_name, false) as is_hidden
   from agent.correction_overview o
        join agent.correction c on (c.run_id, c.commit_lsn, c.ordinal, c.column_name) = (o.run_id, o.commit_lsn, o.ordinal, o.column_name)
  where (%(before)s = ''
