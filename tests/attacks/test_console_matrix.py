@@ -68,7 +68,10 @@ async def _names(stage: Stage, most: int) -> list[str]:
     found = {OTHER}
     for _, row in await stage.others():
         assert isinstance(row, dict)
-        found |= {str(row[key]) for key in ("id", "name", "key") if row.get(key)}
+        for each in ("id", "name", "key"):
+            value = row.get(each)  # the key of a changed row has columns
+            found |= set(map(str, value.values() if isinstance(value, dict) else [value]))
+    found -= {"", "None"}
     return [OTHER, *random.sample(sorted(found - {OTHER}), min(most, len(found) - 1))]
 
 
