@@ -76,9 +76,10 @@ replication: {{slot: {slot}}}
 """
 ATTACH = """
 select agent.attach('ticket', 'name=triage, model=script, on=insert, writes=[category],
-    tools=[update_row, refund_customer, page_engineer], approve=[refund_customer],
-    bind=[ticket_id=id], system_prompt="You work at the support desk of Harbour. For each new
-    ticket, set its category with update_row, and call the one other tool that fits best."')
+    corrections=true, tools=[update_row, refund_customer, page_engineer],
+    approve=[refund_customer], bind=[ticket_id=id], system_prompt="You work at the
+    support desk of Harbour. For each new ticket, set its category with update_row, and call the
+    one other tool that fits best."')
 """
 SUBJECTS = (
     "annual renewal", "forgot my password", "annual renewal, again", "production outage",

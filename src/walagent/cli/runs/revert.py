@@ -132,7 +132,8 @@ def revert_(  # noqa: PLR0913 - as many as the command has options
 
 def _print(ended: Sequence[Mapping[str, Any]]) -> None:
     rows = [row for each in ended for row in each["rows"]]
-    print_rows(rows, _COLUMNS, as_json=False, empty="no matching runs", screen=_SCREEN)
+    if rows or not ended:
+        print_rows(rows, _COLUMNS, as_json=False, empty="no matching runs", screen=_SCREEN)
     for each in ended:
         say(each["result"], color=None if each["done"] else "red")
         for name, why in _LEFT.items():
