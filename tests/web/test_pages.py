@@ -51,7 +51,10 @@ async def test_pages_show_what_the_database_has(
     assert [each[1] for each in readers] == ["reader", "walagent sync temporary slot"]
     assert readers[1][0].endswith("walagent_sync_1_a")
     assert [each[2] for each in readers] == ["reading", "reading"]
-    assert seen["publication"] == ["ticket\tINSERT\tall\ttriage", "agent.event\tINSERT\tall\tjerry"]
+    assert seen["publication"] == [
+        "ticket\tINSERT UPDATE DELETE TRUNCATE\tall\ttriage",  # it has corrections
+        "agent.event\tINSERT\tall\tjerry",
+    ]
     assert (seen["counted"], seen["listed"]) == ("1", 1)
     assert "approval, attachment" in seen["own"]
     assert "the longest of each minute of the last hour" in seen["lag"]
