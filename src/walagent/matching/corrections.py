@@ -9,12 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from walagent.domain.attachment import Attachment
-from walagent.domain.change import Begin, Change, Op, Relation
-from walagent.matching.row_changes import Texts, head_of, texts_of
+from walagent.domain.change import Begin, Change, Op, Relation, Row
+from walagent.matching.row_changes import Texts, head_of, text_of, texts_of
+from walagent.postgres import pgtypes
 
 _SLOTS: Final = 64  # of one byte, at least, for each row: few other rows pass, too
 _FIRST: Final = 1 << 12
 _GROWTH: Final = 16
+# Types of values that str() writes in another way than PostgreSQL.
+_WRITTEN_OTHERWISE: Final = frozenset(
+    {pgtypes.BOOL, pgtypes.FLOAT4, pgtypes.FLOAT8, pgtypes.NUMERIC}
+)
 _MOST: Final = 1 << 24  # bytes for a table; of many more than 262,144 rows, more others pass
 
 
@@ -46,7 +51,7 @@ class Watched:
         key: the columns that identify a row, as agent.row_change has them.
     """
 
-    key: tuple[str, ...]
+    key: Sequence[str]
     columns: set[str] = field(default_factory=set[str])
     _rows: _Rows = field(default_factory=_Rows)
 
@@ -56,49 +61,54 @@ class Watched:
 
     def take(self, changes: Sequence[Change]) -> list[dict[str, Any]]:
         """Return what changes of one operation did to rows that agents can have written."""
-        return [row for change in self._passing(changes) if (row := self._row(change)) is not None]
+        types = {column.name: column.type_oid for column in changes[0].relation.columns}
+        return [
+            row
+            for change in self._passing(changes, types)
+            if (row := self._row(change, types)) is not None
+        ]
 
-    def _passing(self, changes: Sequence[Change]) -> Iterable[Change]:
-        if any(each.old is not None and self._moves(each) for each in changes):
-            return filter(
-                self._has, changes
-            )  # as they are looked at: a new key passes from then on
+    def _passing(self, changes: Sequence[Change], types: Mapping[str, int]) -> Iterable[Change]:
+        if (
+            len(self.key) > 1
+            or types.get(self.key[0], 0) in _WRITTEN_OTHERWISE
+            or changes[0].relation.identity == "i"
+            or any(each.old is not None and self._moves(each) for each in changes)
+        ):
+            # As they are looked at: a key that a row has been given passes from then on.
+            return (each for each in changes if self._rows.has(self._hashed(_before(each), types)))
         slots, mask = self._rows.slots, len(self._rows.slots) - 1
-        if len(self.key) == 1:  # in one comprehension: it is what all other changes cost
-            (name,) = self.key
-            return [
-                change
-                for change in changes
-                if slots[hash(str((change.old or change.new or {}).get(name))) & mask]
-            ]
-        return [change for change in changes if self._has(change)]
+        name = self.key[0]  # in one comprehension: it is what all other changes cost
+        return [
+            change
+            for change in changes
+            if slots[hash(str((change.old or change.new or {}).get(name))) & mask]
+        ]
 
     def _moves(self, change: Change) -> bool:
         old, new = change.old or {}, change.new or {}
         return any(name in new and old.get(name) != new[name] for name in self.key)
 
-    def _has(self, change: Change) -> bool:
-        image = change.old or change.new or {}
-        return self._rows.has(_hashed([image.get(name) for name in self.key]))
+    def _hashed(self, image: Row, types: Mapping[str, int]) -> object:
+        return _hashed([text_of(image.get(name), types.get(name, 0)) for name in self.key])
 
-    def _row(self, change: Change) -> dict[str, Any] | None:
-        types = {column.name: column.type_oid for column in change.relation.columns}
-        old, _ = texts_of(change.old, types)
+    def _row(self, change: Change, types: Mapping[str, int]) -> dict[str, Any] | None:
         new, lacking = texts_of(change.new, types)
-        was = self._key_in(old or new)
+        before = new if change.old is None else texts_of(_before(change), types)[0]
+        was = self._key_in(before)
         if was is None or change.op is Op.TRUNCATE:
             return None
         row: dict[str, Any] = {"n": change.ordinal, "op": change.op.value, "key": was}
-        if new is None:
+        if new is None or before is None:
             return row
-        is_whole = old is not None and change.relation.identity == "f"
+        is_whole = change.old is not None and change.relation.identity == "f"
         values = {
             name: text
             for name, text in new.items()
-            if name in self.columns and not (is_whole and old and old.get(name) == text)
+            if name in self.columns and not (is_whole and before.get(name) == text)
         }
         omitted = sorted(lacking & self.columns)
-        key = self._key_in({**(old or {}), **new})
+        key = self._key_in({**before, **new})
         if key is not None and key != was:
             self.add(key)
             row |= {"key": key, "was": was}
@@ -168,6 +178,13 @@ def _merged(before: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any
     values = {name: text for name, text in values.items() if name not in row["omitted"]}
     omitted = {*before.get("omitted", ()), *row["omitted"]} - row["values"].keys()
     return row | {"values": values, "omitted": sorted(omitted)}
+
+
+def _before(change: Change) -> Row:
+    """Return the row before a change, as far as it is known: the old one can be a part of it."""
+    if change.old is None or change.new is None:
+        return change.old or change.new or {}
+    return {**change.new, **change.old}
 
 
 def _hashed(key: Sequence[object]) -> object:
