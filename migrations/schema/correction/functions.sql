@@ -117,7 +117,7 @@ $$;
 
 -- Correct: take changes by transactions of no run, of rows that agents may have written.
 --
--- What is there after a transaction counts: a value that it changed and changed back is none.  More than a hundred of a column
+-- What is there after a transaction counts: a value that it changed and changed back does not count.  More than a hundred of a column
 -- in one transaction are one entry for each run: that is a migration rather than a person who knows better.
 --
 -- Args: _others: [{xid, commit_lsn, committed_at, relation, schema, table, rows: [{n, op, key, was, values, omitted}]}];
@@ -145,29 +145,26 @@ begin
     ), last as (
         select distinct on (g.relation, g.was, g.commit_lsn) g.* from given g order by g.relation, g.was, g.commit_lsn, g.n desc
     ), found as (
-        select l.*, w.tenant, w.run_id, w.column_name, w.number, w.row_hash, a.atttypid, l.values ->> w.column_name as value,
-               agent_internal.wrote(w.run_id, w.relation, w.column_name) as wrote,
-               coalesce(l.omitted ? w.column_name, false)
-               or not w.column_name = any (agent_internal.recorded_columns(v.definition, l.relation))
-               or agent_internal.has_policies_for(l.relation, (v.definition ->> 'run_as')::name) as is_omitted
+        select l.*, w.tenant, w.run_id, w.column_name, w.number, w.row_hash, a.atttypid, l.values ->> w.column_name as value
           from last l
                join agent_internal.last_write w on w.relation = l.relation and w.key = l.was and w.row_hash = md5(l.was::text)::uuid
                join pg_attribute a on a.attrelid = w.relation and a.attnum = w.number and a.attname = w.column_name and not a.attisdropped
-               join agent.run r on r.id = w.run_id
-               join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
          where l.op = 'delete' or l.omitted ? w.column_name
             or l.values ? w.column_name and agent_internal.digest_of(l.values ->> w.column_name) is distinct from w.digest
     ), first as (
         select distinct on (f.relation, f.row_hash, f.column_name) f.*
           from found f
          where f.op = 'delete' or f.omitted ? f.column_name
-            or agent_internal.is_same_value(f.atttypid, f.wrote, f.value) is not true
+            or f.atttypid <> all (array['json', 'numeric']::regtype[]::oid[])  -- as is_same_value() has it
+            or agent_internal.is_same_value(f.atttypid, agent_internal.wrote(f.run_id, f.relation, f.column_name), f.value) is not true
          order by f.relation, f.row_hash, f.column_name, f.commit_lsn
+    ), begun as materialized (  -- large transactions of which the parts before were a migration
+        select distinct b.commit_lsn
+          from (select distinct f.committed_at, f.commit_lsn from first f where _is_part) f
+               join agent.correction b on b.committed_at = f.committed_at and b.commit_lsn = f.commit_lsn and b.kind = 'bulk'
     ), corrected as materialized (
         select f.*, count(*) over (partition by f.commit_lsn, f.relation, f.column_name) > 100
-                    -- The rest of a large transaction: what was before is there.
-                    or _is_part and exists (select from agent.correction b where b.committed_at = f.committed_at and b.commit_lsn = f.commit_lsn
-                                                                             and b.kind = 'bulk') as is_bulk
+                    or f.commit_lsn in (select b.commit_lsn from begun b) as is_bulk
           from first f
     ), gone as (
         delete from agent_internal.last_write w
@@ -177,9 +174,17 @@ begin
         insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, number, kind, relation, schema_name, table_name, key,
                                       wrote, value, omitted, xid, committed_at)
         select c.tenant, c.run_id, c.commit_lsn, c.n, c.column_name, c.number, case c.op when 'delete' then 'deleted' else 'changed' end,
-               c.relation, c.schema_name, c.table_name, c.was, case when not c.is_omitted then c.wrote end,
-               case when not c.is_omitted then c.value end, c.is_omitted, c.xid, c.committed_at
-          from corrected c where not c.is_bulk
+               c.relation, c.schema_name, c.table_name, c.was,
+               case when k.known then agent_internal.wrote(c.run_id, c.relation, c.column_name) end, case when k.known then c.value end,
+               not k.known, c.xid, c.committed_at
+          from corrected c
+               join agent.run r on r.id = c.run_id
+               join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+               cross join lateral (
+                   select not coalesce(c.omitted ? c.column_name, false)
+                          and c.column_name = any (agent_internal.recorded_columns(v.definition, c.relation))
+                          and not agent_internal.has_policies_for(c.relation, (v.definition ->> 'run_as')::name) as known) k
+         where not c.is_bulk
         on conflict do nothing
     )
     insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, number, kind, relation, schema_name, table_name, rows, xid,
@@ -262,13 +267,30 @@ end;
 $$;
 comment on function agent_internal.take_corrections(jsonb) is 'Take what others made of what agents wrote';
 
--- Forget what agents wrote before an interval ago: a change of it is no correction any more.
-create or replace function agent_internal.forget_writes(_within interval)
-    returns void
+-- Forget what agents wrote before an interval ago, so many columns of rows at most: a change of it is no correction any more.
+--
+-- What the reader has locked is passed over: neither waits for the other with locks of its own.
+-- Returns how many.
+create or replace function agent_internal.forget_writes(_within interval, _batch integer)
+    returns bigint
     language sql
     set search_path = pg_catalog, pg_temp
-as $$ delete from agent_internal.last_write where written_at < agent_internal.now() - _within $$;
-comment on function agent_internal.forget_writes(interval) is 'Forget what agents wrote before an interval ago';
+as $$
+    with old as materialized (
+        select w.relation, w.row_hash, w.column_name
+          from agent_internal.last_write w
+         where w.written_at < agent_internal.now() - _within
+         limit _batch
+           for update skip locked
+    ), forgotten as (
+        delete from agent_internal.last_write w
+         using old o
+         where (w.relation, w.row_hash, w.column_name) = (o.relation, o.row_hash, o.column_name)
+        returning 1
+    )
+    select count(*) from forgotten
+$$;
+comment on function agent_internal.forget_writes(interval, integer) is 'Forget what agents wrote before an interval ago, one batch';
 
 -- Say of an ended run how good it was; a second time, instead of the first.
 --

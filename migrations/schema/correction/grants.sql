@@ -8,7 +8,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent_internal.last_write', 'select, insert, update, delete', '{runner}'),
     ('function', 'agent_internal.correct(jsonb, boolean)', 'execute', '{runner}'),
     ('function', 'agent_internal.digest_of(text)', 'execute', '{runner}'),
-    ('function', 'agent_internal.forget_writes(interval)', 'execute', '{runner}'),
+    ('function', 'agent_internal.forget_writes(interval, integer)', 'execute', '{runner}'),
     ('function', 'agent_internal.is_same_value(oid, text, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.json_of(oid, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.relation_in_wal(bigint, text, text)', 'execute', '{runner}'),

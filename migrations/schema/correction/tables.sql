@@ -24,7 +24,8 @@ create table agent.correction (
     check ((kind = 'bulk') = (key is null))
 );
 
-create index correction_committed on agent.correction using brin (committed_at) with (pages_per_range = 8, autosummarize = on);
+-- Lists begin with the latest.  Rows are inserted in the order of time, so an entry costs little.
+create index correction_committed on agent.correction (committed_at, commit_lsn, ordinal);
 
 -- The last write of an agent to a column of a row, until somebody changes it.  The value itself is in agent.row_change.
 create table agent_internal.last_write (

@@ -33,7 +33,8 @@ create index row_change_of_row on agent.row_change using hash (key);
 
 create index row_change_of_old_key on agent.row_change using hash (old_key) where old_key is not null;
 
-create index row_change_committed on agent.row_change using brin (committed_at) with (pages_per_range = 8, autosummarize = on);
+-- Lists begin with the latest.  Rows are inserted in the order of time, so an entry costs little.
+create index row_change_committed on agent.row_change (committed_at, commit_lsn, ordinal);
 
 -- What a row was before the tool update_row updated it, or a revert restored it: the WAL has that only with replica identity
 -- full.  Written in the transaction of the step, and taken into agent.row_change when the reader comes to it.

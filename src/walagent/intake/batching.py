@@ -100,26 +100,18 @@ class Position:
 class Batcher:
     """Collects the items of one stream."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        key: bytes,
-        backfilling: set[int],
-        start: Lsn,
-        corrections: Corrections | None = None,
-    ) -> None:
+    def __init__(self, registry: Registry, key: bytes, backfilling: set[int], start: Lsn) -> None:
         """Start with the attachments in effect at *start*.
 
         Args:
             key: `agent_internal.secret`, which signs origin markers.
             backfilling: attachments with a running backfill; updated here.
             start: everything before it is ingested.
-            corrections: what agents wrote before it.
         """
         self.registry = registry
         self._key = key
         self._backfilling = backfilling
-        self.corrections = corrections or Corrections()
+        self.corrections = Corrections()
         self.open: OpenTransaction | None = None
         self.group = Batch()  # complete transactions
         self.attached: list[Attachment] = []  # took effect since the caller last cleared it

@@ -50,18 +50,14 @@ class Intake:
         registry: Registry,
         key: bytes,
         settings: IntakeSettings,
-        corrections: Corrections | None = None,
     ) -> None:
         """Take over *conn*, a dedicated connection in autocommit mode.
 
         Args:
             registry: the attachments in effect at the end of the checkpoint.
             key: `agent_internal.secret`, which signs origin markers.
-            corrections: what agents wrote before the end of the checkpoint.
         """
-        self._batcher = Batcher(
-            registry, key, settings.backfilling, checkpoint.end_lsn, corrections
-        )
+        self._batcher = Batcher(registry, key, settings.backfilling, checkpoint.end_lsn)
         self._evaluation = Evaluation(evaluator, settings.limits)
         self._writer = Writer(conn, checkpoint, settings.starter)
         self._settings = settings
@@ -70,6 +66,11 @@ class Intake:
         self._written = checkpoint.end_lsn  # where the checkpoint ends
         self._written_at = time.monotonic()
         self.settled = checkpoint.end_lsn  # the runs of all changes before it are committed
+
+    @property
+    def corrections(self) -> Corrections:
+        """What agents wrote; the caller adds all before the end of the checkpoint."""
+        return self._batcher.corrections
 
     # Called by the reader.
 

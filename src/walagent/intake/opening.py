@@ -14,10 +14,9 @@ from walagent.intake.conditions import Evaluator, open_evaluator
 from walagent.intake.drift_watch import watch_drift
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
-from walagent.matching.corrections import Corrections
 from walagent.matching.registry import Registry
 from walagent.replication.sinks import Beside, Opening, SinkSet
-from walagent.store import attachments, backfills, corrections
+from walagent.store import attachments, backfills, ingestion
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
 from walagent.store.pausing import pause_drifted
@@ -61,12 +60,9 @@ async def open_intake(opening: Opening, settings: IntakeSettings) -> AsyncGenera
         with translating():
             registry = Registry(await attachments.active_attachments(opening.conn))
             key = await attachments.secret_key(opening.conn)
-            written = Corrections()
-            async for row in corrections.last_writes(opening.conn):
-                written.know(*row)
         beside = _Background(opening, settings)
         intake = Intake(
-            conn, evaluator, opening.checkpoint, registry, key, beside.settings(registry), written
+            conn, evaluator, opening.checkpoint, registry, key, beside.settings(registry)
         )
         yield SinkSet([intake], lambda found: beside.start(intake, filler, reader, found))
 
@@ -102,6 +98,9 @@ class _Background:
     ) -> Beside:
         """Let intake write; first pause broken attachments, so that no run starts for them."""
         with translating():
+            # Now, for no other reader records what agents write any more.
+            async for row in ingestion.last_writes(self._opening.conn):
+                intake.corrections.know(*row)
             self._backfilling |= await backfills.running(self._opening.conn)
             await pause_drifted(self._opening.conn)
         intake.hold(checkpoint)

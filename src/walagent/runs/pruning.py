@@ -16,6 +16,7 @@ from walagent.telemetry import metrics
 from walagent.telemetry.log import log
 
 BATCH = 500  # about 20 ms
+FORGOTTEN = 5000  # writes of agents; as long
 _REST = 1.0  # pause, as a multiple of the time of the last batch
 
 
@@ -50,3 +51,16 @@ async def prune(
     if removed:
         log.info("runs.pruned", runs=removed, seconds=round(time.monotonic() - started, 3))
     return removed
+
+
+async def forget(conn: AsyncConnection[Any], within: timedelta, *, batch: int = FORGOTTEN) -> None:
+    """Forget what agents wrote longer than *within* ago: changes of it are no corrections then.
+
+    Raises:
+        DatabaseLostError: what was forgotten stays so.
+    """
+    with translating():
+        began = time.monotonic()
+        while await pruning.forget_writes(conn, within, batch):
+            await asyncio.sleep((time.monotonic() - began) * _REST)
+            began = time.monotonic()

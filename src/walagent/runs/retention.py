@@ -5,9 +5,7 @@ from collections.abc import Callable
 from walagent.base.concurrency import Periodic
 from walagent.config import Retention
 from walagent.errors import WalagentError
-from walagent.runs.pruning import prune
-from walagent.store.corrections import forget_writes
-from walagent.store.errors import translating
+from walagent.runs.pruning import forget, prune
 from walagent.store.sessions.connections import connect
 from walagent.telemetry.log import log
 
@@ -17,8 +15,7 @@ async def keep_pruning(dsn: Callable[[], str], retention: Retention) -> None:
     async for _ in Periodic(retention.every, at_once=False):
         try:
             async with await connect(dsn(), application="walagent retention") as conn:
-                with translating():
-                    await forget_writes(conn, retention.corrections)
+                await forget(conn, retention.corrections)
                 if retention.runs is not None:
                     await prune(conn, retention.runs, retention.decided)
         except WalagentError as error:

@@ -1,9 +1,9 @@
 """Runs of the changes that were read: inserted with the checkpoint, collected or deferred."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from psycopg import AsyncConnection
@@ -147,6 +147,27 @@ async def record_row_changes(conn: Connection, changes: Mapping[str, Any]) -> No
         " agent_internal.take_corrections(_found => %(changes)s::jsonb)",
         {"changes": orjson.dumps(changes).decode()},
     )
+
+
+_LAST_WRITES: Final = """
+select n.nspname, c.relname, w.key, array_agg(w.column_name)
+  from agent_internal.last_write w
+       join pg_catalog.pg_class c on c.oid = w.relation
+       join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+ group by n.nspname, c.relname, w.relation, w.row_hash, w.key
+"""
+_AT_ONCE: Final = 10_000  # rows
+
+
+async def last_writes(
+    conn: Connection,
+) -> AsyncGenerator[tuple[str, str, dict[str, str | None], list[str]]]:
+    """Yield schema, table, key and columns of each row that agents wrote lately."""
+    async with conn.transaction(), conn.cursor(name="last_writes") as cursor:
+        cursor.itersize = _AT_ONCE
+        await cursor.execute(_LAST_WRITES)
+        async for row in cursor:
+            yield row
 
 
 async def defer_changes(conn: Connection, checkpoint: Checkpoint, runs: Iterable[NewRun]) -> None:

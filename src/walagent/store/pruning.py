@@ -1,4 +1,4 @@
-"""Remove runs that ended long ago, with what belongs to them."""
+"""Remove runs that ended long ago, with what belongs to them, and what agents wrote long ago."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,6 +23,16 @@ async def prune_some(
     )
     row = await cursor.fetchone()
     return row or (0, None)
+
+
+async def forget_writes(conn: Connection, within: timedelta, batch: int) -> bool:
+    """Forget some of what agents wrote longer than *within* ago; return whether more is left."""
+    cursor = await conn.execute(
+        "select agent_internal.forget_writes(_within => %(within)s, _batch => %(batch)s)",
+        {"within": within, "batch": batch},
+    )
+    row = await cursor.fetchone()
+    return row is not None and row[0] == batch
 
 
 async def prune_rest(conn: Connection, keep: timedelta) -> None:

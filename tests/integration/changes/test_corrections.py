@@ -1,7 +1,9 @@
 """What others made of what agents wrote is found in the WAL, and attributed to the run."""
 
+import asyncio
 import random
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -12,6 +14,8 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, role, rows, run_all
 from walagent.base import faults
 from walagent.models.script import call
+from walagent.runs.pruning import forget
+from walagent.store import ingestion
 
 WRITTEN = "select count(*) >= %s from agent_internal.last_write"
 FOUND = (
@@ -128,6 +132,27 @@ VALUES = {
     "amount": ("1.5", "1.50", "2", None),
     "status": ("open", "seen", "closed"),
 }
+
+
+async def test_a_standby_reads_nothing_of_what_agents_wrote(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who gets the slot reads it once, and finds what comes then."""
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, SCRIPT) as first:
+        await written(first)
+        loaded, load = list[int](), ingestion.last_writes
+        monkeypatch.setattr(ingestion, "last_writes", lambda c: loaded.append(1) or load(c))
+        async with daemon(conn, dsn, SCRIPT, parts=()) as second:
+            starting = asyncio.create_task(second.start_reader())
+            await asyncio.sleep(2)
+            assert loaded == []
+            await first.stop("reader")
+            await starting
+            assert loaded == [1]
+            await run_all(conn, "update support_tickets set category = 'bug' where id = 1")
+            found = await corrected(second)
+    assert found == [("1", "category", "changed", "billing", "bug", 1)]
 
 
 UNFINISHED = (
@@ -386,3 +411,20 @@ async def test_updates_are_published_for_corrections_alone(conn: AsyncConnection
     assert await rows(conn, published) == [("walagent",)]
     await attach(conn, "writes=[category], name=desk, replace=true")
     assert await rows(conn, published) == [("walagent_inserts",)]
+
+
+async def test_what_was_written_long_ago_is_forgotten(conn: AsyncConnection, dsn: str) -> None:
+    """In batches; the reader's locks are not waited for.  Then a change is no correction."""
+    await run_all(conn, DESK)
+    aged = "update agent_internal.last_write set written_at = written_at - interval '31 days'"
+    left = "select key ->> 'id' from agent_internal.last_write order by 1"
+    async with daemon(conn, dsn, SCRIPT) as d:
+        await written(d, 3)
+        await run_all(conn, f"{aged} where key ->> 'id' <> '3'")
+        async with await AsyncConnection.connect(dsn) as reader:
+            held = "select from agent_internal.last_write where key ->> 'id' = '2' for update"
+            await reader.execute(held)
+            await forget(conn, timedelta(days=30), batch=1)
+            assert await rows(conn, left) == [("2",), ("2",), ("3",), ("3",)]
+        await run_all(conn, "update support_tickets set category = 'bug' where id in (1, 3)")
+        assert await corrected(d) == [("3", "category", "changed", "billing", "bug", 1)]

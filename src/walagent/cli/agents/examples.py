@@ -9,7 +9,7 @@ import orjson
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import clean, json_option, print_json, say
 from walagent.message import Json
-from walagent.store import corrections
+from walagent.store.people import corrections
 
 _MOST: Final = 2000  # characters of a text
 

@@ -19,7 +19,7 @@ from walagent.cli.terminal.table import (
     print_rows,
     relation_column,
 )
-from walagent.store import corrections
+from walagent.store.people import corrections
 
 _COLUMNS: Final = (
     "run", "agent", "attachment", "version", "relation", "key", "column", "kind", "wrote", "value",

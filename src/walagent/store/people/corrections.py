@@ -1,6 +1,5 @@
-"""What agents wrote lately, for the reader; corrections and accuracy, for people."""
+"""What others made of what agents wrote, for people."""
 
-from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,33 +10,6 @@ from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 Found = dict[str, Any]
-
-_LAST_WRITES = """
-select n.nspname, c.relname, w.key, array_agg(w.column_name)
-  from agent_internal.last_write w
-       join pg_catalog.pg_class c on c.oid = w.relation
-       join pg_catalog.pg_namespace n on n.oid = c.relnamespace
- group by n.nspname, c.relname, w.relation, w.row_hash, w.key
-"""
-_AT_ONCE = 10_000  # rows
-
-
-async def last_writes(
-    conn: Connection,
-) -> AsyncGenerator[tuple[str, str, dict[str, str | None], list[str]]]:
-    """Yield schema, table, key and columns of each row that agents wrote lately."""
-    async with conn.transaction(), conn.cursor(name="last_writes") as cursor:
-        cursor.itersize = _AT_ONCE
-        await cursor.execute(_LAST_WRITES)
-        async for row in cursor:
-            yield row
-
-
-async def forget_writes(conn: Connection, within: timedelta) -> None:
-    """Forget what agents wrote longer than *within* ago."""
-    await conn.execute(
-        "select agent_internal.forget_writes(_within => %(within)s)", {"within": within}
-    )
 
 
 async def list_corrections(  # noqa: PLR0913 - criteria, each of which can be missing
