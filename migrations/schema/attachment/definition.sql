@@ -436,6 +436,9 @@ begin
     end if;
     perform agent_internal.check_columns(new.relation, new.writes, 'writes');
     perform agent_internal.check_writable(new.relation, new.writes);
+    if new.only_unchanged and new.writes = '{}' then
+        raise exception 'only_unchanged requires writes: it is about update_row' using errcode = 'WA013';
+    end if;
     perform agent_internal.check_columns(new.relation, new.ordering_key, 'ordering_key');
     perform agent_internal.check_streamed(new.relation, agent_internal.key_columns(new.relation), 'the primary key');
     perform agent_internal.check_streamed(new.relation, new.columns, 'columns');

@@ -206,11 +206,44 @@ as $$
      where i.indrelid = _relation and i.indisprimary
 $$;
 
+-- That columns of a table's row `t` are as in `u`: as text, for not every type has an equality, and some have a loose one; but
+-- numbers by value, also in jsonb, for programs do not keep the zeros at their ends.
+--
+-- Args: _cut: the lengths of texts of which `u` has only the beginning.
+create or replace function agent_internal.same_values(_relation oid, _columns text[], _cut jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive held (name, type) as (
+        select attname, atttypid from pg_attribute where attrelid = _relation and attname = any (_columns) and attnum > 0
+        union all
+        select h.name, t.typbasetype from held h join pg_type t on t.oid = h.type where t.typtype = 'd'
+    )
+    select string_agg(
+               format(case when _cut ? c
+                           then 'pg_catalog.left(%2$s, pg_catalog.length(%3$s)) operator(pg_catalog.=) %3$s collate pg_catalog."C"'
+                                ' and pg_catalog.length(%2$s) operator(pg_catalog.=) %4$s'
+                           when exists (select from held h where h.name = c and h.type in ('numeric'::regtype, 'jsonb'::regtype))
+                           then '(pg_catalog.to_jsonb(t.%1$I) operator(pg_catalog.=) pg_catalog.to_jsonb(u.%1$I)'
+                                ' or pg_catalog.num_nulls(t.%1$I, u.%1$I) operator(pg_catalog.=) 2)'
+                           else '(%2$s operator(pg_catalog.=) %3$s collate pg_catalog."C"'
+                                ' or pg_catalog.num_nulls(t.%1$I, u.%1$I) operator(pg_catalog.=) 2)' end,
+                      c, agent_internal.text_of(format('t.%I', c)), agent_internal.text_of(format('u.%I', c)), (_cut ->> c)::integer),
+               ' and ')
+      from unnest(_columns) c
+$$;
+
 -- Complete a statement about a table: %1$s is its present name, %2$s and %3$s are columns with their present types, of
 -- the key and to be set, and %4$s is that the key is the same: by the operators of its index, whatever is on the search_path.
+-- %5$s are columns with their types, and %6$s is that the row `t` has their values, which `u` has.
 --
+-- Args: _seen: {"seen": values of columns, "texts": those of which `u` has the text, "cut": lengths of those of which it has
+--       the beginning}.
 -- Raises WA009 if the table or a column was dropped or the key has changed: the statement could change other rows.
-create or replace function agent_internal.bind_relation(_sql text, _relation oid, _key jsonb, _set jsonb default '{}')
+create or replace function agent_internal.bind_relation(
+    _sql text, _relation oid, _key jsonb, _set jsonb default '{}', _seen jsonb default '{}')
     returns text
     language plpgsql
     stable
@@ -219,6 +252,8 @@ as $$
 declare
     _name text;
     _keys text[] := array(select jsonb_object_keys(_key) order by 1);
+    _columns text[] := array(select jsonb_object_keys(_seen -> 'seen'));
+    _texts text[] := array(select jsonb_array_elements_text(_seen -> 'texts'));
 begin
     select format('%I.%I', n.nspname, c.relname) into _name
       from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = _relation;
@@ -230,10 +265,13 @@ begin
     end if;
     return format(_sql, _name, agent_internal.typed_columns(_relation, _keys),
                   agent_internal.typed_columns(_relation, array(select jsonb_object_keys(_set))),
-                  agent_internal.same_key(_relation));
+                  agent_internal.same_key(_relation),
+                  concat_ws(', ', agent_internal.typed_columns(_relation, array(select unnest(_columns) except select unnest(_texts))),
+                            (select string_agg(format('%I pg_catalog.text', c), ', ') from unnest(_texts) c)),
+                  agent_internal.same_values(_relation, _columns, _seen -> 'cut'));
 end;
 $$;
-comment on function agent_internal.bind_relation(text, oid, jsonb, jsonb) is 'Complete a statement about a table with its present name and column types';
+comment on function agent_internal.bind_relation(text, oid, jsonb, jsonb, jsonb) is 'Complete a statement about a table with its present name and column types';
 
 -- Pin the runs that waited while the attachment was broken to a version that is not.  Runs with steps keep theirs.
 -- Called in the transaction that creates the version or resumes.

@@ -140,6 +140,16 @@ begin
 end;
 $$;
 
+-- Forget what this transaction has recorded of a row that it did not update after all.
+create or replace function agent_internal.forget_before(_run bigint)
+    returns void
+    language sql
+    set search_path = pg_catalog, pg_temp
+as $$
+    delete from agent_internal.row_before b
+     where b.run_id = _run and b.xid = (pg_current_xact_id()::text::numeric % 4294967296)::bigint
+$$;
+
 -- Record a row after a call of update_row, if updates of its table are not published: its agents react to inserts alone, and
 -- publishing updates could make those of the application fail.
 create or replace function agent_internal.record_after(_run bigint, _through text, _relation oid, _key jsonb)

@@ -9,7 +9,8 @@
 -- Args: _request: signed: run, lease, seq, call, name, run_as, sql, arguments, path;
 --         given: the arguments of the call, as agent_internal.check_call() takes them;
 --         must_find: a statement that returns NULL has failed (P0002);
---         relation: the OID of its table: the statement is then a template for agent_internal.bind_relation().
+--         relation: the OID of its table: the statement is then a template for agent_internal.bind_relation(), and returns
+--         JSON's null if the row has changed.
 -- Returns the content of the step; or, if nothing was executed because a person has to approve the call or policies have
 -- changed it, {"verdict": the result of agent_internal.check_call()}.
 -- Raises WA009 if the tool fails because its attachment is broken, WA016 as agent_internal.trampoline_of() does, and 42501
@@ -54,7 +55,8 @@ begin
     begin
         if _relation is not null then
             perform agent_internal.record_before(_run, _through, _relation::oid, _call #> '{arguments,key}');
-            _sql := agent_internal.bind_relation(_sql, _relation::oid, _call #> '{arguments,key}', _call #> '{arguments,set}');
+            _sql := agent_internal.bind_relation(_sql, _relation::oid, _call #> '{arguments,key}', _call #> '{arguments,set}',
+                                                 _call -> 'arguments');
         end if;
         _is_tool := true;
         _value := agent_internal.go_through(_through, _sql, _call -> 'arguments', null,
@@ -64,7 +66,10 @@ begin
             raise exception 'row does not exist or is not visible to role "%"; nothing was updated', _call ->> 'run_as'
                 using errcode = 'P0002';
         end if;
-        if _relation is not null then
+        if _relation is not null and _result = 'null' then
+            perform agent_internal.forget_before(_run);
+            _result := to_jsonb('not updated: the row has changed since'::text);
+        elsif _relation is not null then
             perform agent_internal.record_after(_run, _through, _relation::oid, _call #> '{arguments,key}');
         end if;
         -- In some languages a function without a result returns an empty text, which tells a model nothing.

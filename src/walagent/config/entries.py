@@ -174,6 +174,8 @@ class Attach(Part):
     corrections: bool = False
     """Publish updates and deletions of the table, too, so that what others change of what the
     agent wrote is found."""
+    only_unchanged: bool = False
+    """Let `update_row` write only while the row has the values that the agent was shown."""
     max_depth: int = Field(default=3, ge=0, le=100)
     """Maximum length of a chain of agents' writes whose last change starts a run; 0: none."""
     priority: int = Field(default=0, ge=-1000, le=1000)

@@ -113,6 +113,7 @@ class Target:
     columns: frozenset[str] | None = None  # visible to the agent; None: all
     json_columns: Mapping[str, str] = field(default_factory=dict[str, str])  # to json or jsonb
     writes: tuple[str, ...] = ()  # that update_row can write
+    only_unchanged: bool = False  # update_row compares the row with what was shown
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -125,6 +126,7 @@ class Target:
             columns=None if raw["columns"] is None else frozenset(raw["columns"]),
             json_columns=raw.get("json_columns", {}),
             writes=tuple(raw["writes"]),
+            only_unchanged=raw.get("only_unchanged", False),
         )
 
     @property

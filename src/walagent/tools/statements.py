@@ -4,7 +4,7 @@ It is executed on the search_path of the attachment, which others can create in:
 qualified, and each operator.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from walagent.message import Json, ToolCall
 # What agent_internal.bind_relation() writes in, with NUL for the percent sign: no name holds one.
 _TABLE, _KEY = sql.SQL("\x001$s"), sql.SQL("\x002$s")
 _SET, _SAME = sql.SQL("\x003$s"), sql.SQL("\x004$s")
+_SEEN, _UNCHANGED = sql.SQL("\x005$s"), sql.SQL("\x006$s")
 
 
 def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Json]:
@@ -31,18 +32,26 @@ def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Js
 
 
 def statement_of(
-    tool: Tool, target: Target, arguments: Mapping[str, Json], change: Mapping[str, Any]
+    tool: Tool,
+    target: Target,
+    arguments: Mapping[str, Json],
+    change: Mapping[str, Any],
+    written: Collection[str] = (),
 ) -> tuple[str, dict[str, Json]]:
     """Compose the statement that carries a call out, and its parameter.
 
     One of update_row is for agent_internal.bind_relation(), which writes in what the table is
-    called.
+    called.  With `only_unchanged`, its result is JSON's null if the row has changed.
+
+    Args:
+        written: columns that the run has written; they may differ from the change.
 
     Raises:
         ToolFailedError: update_row on a row that the WAL did not name.
     """
     if tool.kind == "builtin":
-        return _update_row(target, arguments, change)
+        seen = _seen(target, change, written) if target.only_unchanged else {}
+        return _update_row(target, arguments, change, seen)
     types = tuple((name, type_) for name, type_ in tool.arguments if name in arguments)
     text = _function_call(tool.schema, tool.function, types, returns_set=tool.returns_set)
     return text, dict(arguments)
@@ -98,7 +107,10 @@ def _function_call(
 
 
 def _update_row(
-    target: Target, arguments: Mapping[str, Json], change: Mapping[str, Any]
+    target: Target,
+    arguments: Mapping[str, Json],
+    change: Mapping[str, Any],
+    seen: Mapping[str, Json],
 ) -> tuple[str, dict[str, Json]]:
     """Update the row of the change, found by its key; only columns in `writes` can be named."""
     key = _row_key(target, change)
@@ -110,12 +122,29 @@ def _update_row(
             "with done as (update {table} as t set {sets}"
             " from pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'set') as s ({set}),"
             " pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'key') as k ({key})"
-            " where {same} returning 1)"
-            " select pg_catalog.to_jsonb('updated'::pg_catalog.text) from done"
+            " {seen} where {same} {unchanged} returning 1)"
+            " select pg_catalog.to_jsonb('updated'::pg_catalog.text) from done {otherwise}"
         ),
         columns,
+        compares=bool(seen),
     )
-    return text, {"set": {name: arguments[name] for name in columns}, "key": key}
+    given: dict[str, Json] = {"set": {name: arguments[name] for name in columns}, "key": key}
+    if seen:
+        cut = {name: n for name, n in change.get("truncated", {}).items() if name in seen}
+        json_texts = (name for name, kind in target.json_columns.items() if kind == "json")
+        texts = [name for name in (*cut, *json_texts) if name in seen]
+        given |= {"seen": dict(seen), "texts": sorted({*texts}), "cut": cut}
+    return text, given
+
+
+def _seen(target: Target, change: Mapping[str, Any], written: Collection[str]) -> dict[str, Json]:
+    """Return what the agent was shown of the row, and can have changed since by others.
+
+    Bytes that are not text are not compared: they were shown as something else.
+    """
+    without = {*change.get("stray_bytes", ()), *written, *target.key_columns}
+    row: Mapping[str, Json] = change.get("new") or {}
+    return {name: value for name, value in row.items() if name not in without}
 
 
 def _row_key(target: Target, change: Mapping[str, Any]) -> dict[str, Json] | None:
@@ -127,7 +156,15 @@ def _row_key(target: Target, change: Mapping[str, Any]) -> dict[str, Json] | Non
     return None if any(value is None for value in key.values()) else key
 
 
-def _template(text: sql.SQL, columns: Sequence[str] = ()) -> str:
+_READ = sql.SQL(", pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'seen') as u ({})")
+_OTHERWISE = sql.SQL(
+    "union all select 'null' where not exists (select from done) and exists (select from {table}"
+    " as t, pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'key') as k ({key})"
+    " where {same})"
+).format(table=_TABLE, key=_KEY, same=_SAME)
+
+
+def _template(text: sql.SQL, columns: Sequence[str] = (), *, compares: bool = False) -> str:
     """Fill a statement in as far as is known here; the rest is for
     agent_internal.bind_relation().
     """
@@ -136,6 +173,9 @@ def _template(text: sql.SQL, columns: Sequence[str] = ()) -> str:
         key=_KEY,
         set=_SET,
         same=_SAME,
+        seen=_READ.format(_SEEN) if compares else sql.SQL(""),
+        unchanged=sql.SQL("and {}").format(_UNCHANGED) if compares else sql.SQL(""),
+        otherwise=_OTHERWISE if compares else sql.SQL(""),
         sets=sql.SQL(", ").join(
             sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in columns
         ),

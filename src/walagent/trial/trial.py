@@ -197,7 +197,9 @@ class Trial:
         if self.options.assume_approved:
             tools = tuple(replace(tool, approval=False) for tool in agent.tools)
             agent = replace(agent, tools=tools)
-        return RunSpec(claim, agent, found.authority, found.target, found.name)
+        # A recorded change is of then: what became of its row since decides nothing.
+        target = replace(found.target, only_unchanged=False)
+        return RunSpec(claim, agent, found.authority, target, found.name)
 
     @asynccontextmanager
     async def _savepoint(self) -> AsyncGenerator[None]:

@@ -87,6 +87,18 @@ def test_what_differs_is_shown_side_by_side(user: User) -> None:
     user.types("replay", "desk", "--model", "other", "--fail-under", "0.66").worked()
 
 
+def test_rows_that_changed_since_are_written_in_a_replay(user: User) -> None:
+    """An agent with `only_unchanged` would leave them: but the change is of then."""
+    sorted_as(user, "refund", "billing")
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute("update agent.attachment set only_unchanged = true")
+        conn.execute("update tickets set issue = 'changed'")
+    (case,) = replayed(user)["cases"]
+    assert case["agrees"]
+    (change,) = case["candidate"]["changes"]
+    assert (change["operation"], change["columns"]) == ("update", ["category"])
+
+
 def test_a_terminal_shows_how_far_it_is(user: User) -> None:
     """A line that goes away again, beside what is printed."""
     sorted_as(user, "refund", "billing")

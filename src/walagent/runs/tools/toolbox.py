@@ -286,7 +286,8 @@ class Toolbox:
 
     async def _sql_call(self, work: Work) -> NewStep:
         target, authority, tool = work.run.table, work.run.authority, work.tool
-        text, parameter = statement_of(tool, target, work.arguments, work.run.claim.last)
+        written = work.written if target.only_unchanged else ()
+        text, parameter = statement_of(tool, target, work.arguments, work.run.claim.last, written)
         builtin = tool.kind == "builtin"
         statement = tool_calls.ToolStatement(
             text,
