@@ -19,11 +19,21 @@ ATTACH: Final = (
     "select agent.attach('support_tickets', 'model=fake, tools=[refund_user], {}')".format
 )
 NAMED: Final = "select agent.attach('support_tickets', model => 'fake', {} => '{}')".format
+ENRICH: Final = (
+    "select agent.enrich('support_tickets', '{{issue}}', '{{status}}', 'fake', {} => '{}')".format
+)
 
 # Place, statement, the unknown word, the word that was meant.
 CASES: Final = [
     ("agent.examples", AGENT("examples", '[{"txt": "x", "tool": "t"}]'), "txt", "text"),
     ("agent.attach(examples)", NAMED("examples", '[{"text": "x", "tol": "t"}]'), "tol", "tool"),
+    ("agent.enrich(examples)", ENRICH("examples", '[{"text": "x", "tol": "t"}]'), "tol", "tool"),
+    (
+        "agent.enrich(parameters)",
+        ENRICH("parameters", '{"temprature": 1}'),
+        "temprature",
+        "temperature",
+    ),
     ("agent.parameters", AGENT("parameters", '{"temprature": 0}'), "temprature", "temperature"),
     (
         "agent.attach(parameters)",
