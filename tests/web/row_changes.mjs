@@ -44,6 +44,15 @@ seen.tabs = await texts(page.locator(".tabs [aria-current]"));
 seen.corrected = await texts(page.locator(".chg"));
 await everywhere(page, "corrections");
 
+// How right the agent was, with the way to what was not.
+await page.goto(`${base}/agents/triage`);
+await page.waitForSelector("section[aria-label=Accuracy] tbody tr");
+seen.accuracy = await texts(page.locator("section[aria-label=Accuracy] tbody tr"));
+await everywhere(page, "accuracy");
+await page.click("section[aria-label=Accuracy] tbody a");
+await page.waitForFunction(() => document.querySelectorAll(".chg").length === 1);
+seen.wrong = new URL(page.url()).search;
+
 // A viewer reads what was changed, and takes nothing back.
 const theirs = await open(await apart());
 await signIn(theirs, `${base}/runs/${run}`, viewer);

@@ -55,6 +55,27 @@ async def listed(served: Served, token: str, **given: str) -> list[dict[str, Any
     )
 
 
+async def test_accuracy_is_of_the_columns_that_the_agent_writes(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """For those who see its runs."""
+    async with people(conn, dsn) as (served, _, _):
+        await run_all(conn, WRITTEN)
+        await run_all(
+            conn,
+            "update agent.attachment_version"
+            ' set definition = definition || \'{"writes": ["amount", "employee"]}\'',
+        )
+        ada = await person(conn, "ada", "viewer")
+        found = await asked(served, ada, "accuracy", agent="audit")
+        assert [
+            tuple(each[name] for name in ("version", "column_name", "written", "corrected"))
+            for each in found
+        ] == [(1, "amount", "1", "0"), (1, "employee", "1", "1")]
+        assert await asked(served, ada, "accuracy", agent="other") == []
+        assert await asked(served, await person(conn, "nob"), "accuracy", agent="audit") == []
+
+
 async def test_changes_are_filtered_and_read_in_pages(conn: AsyncConnection, dsn: str) -> None:
     """Newest first; NULL, an empty text and a value that is not known are three things."""
     async with people(conn, dsn) as (served, _, _):

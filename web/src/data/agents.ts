@@ -120,3 +120,54 @@ export function keepDraft(agent: string, draft: Draft | null): void {
   if (draft) sessionStorage.setItem(keyOf(agent), JSON.stringify({ draft, at: new Date().toISOString() }));
   else sessionStorage.removeItem(keyOf(agent));
 }
+
+/** An attachment, or an agent without one, and what it did today. */
+export interface AttachmentRow {
+  id: string;
+  agent: string;
+  model: string;
+  attachment: string | null;
+  relation: string | null;
+  ops: string[] | null;
+  condition: string | null;
+  run_as: string | null;
+  version: number | null;
+  state: string;
+  paused_reason: string | null;
+  /** A person; null if walagent paused it. */
+  paused_by: string | null;
+  backfilled: string | null;
+  to_backfill: string | null;
+  pending: string;
+  waiting: string;
+  failed: string;
+  done_today: string;
+  p50_ms: number | null;
+  cost_today: string | null;
+  columns: string[] | null;
+  writes: string[] | null;
+  ordering_key: string[] | null;
+  max_depth: number | null;
+  source: string | null;
+  tools: { name: string; approval: boolean; bind: Record<string, string> | null }[];
+  system_prompt: string;
+  agent_version: number;
+  refusal: Refusal;
+}
+
+/** What others left of what an agent wrote into a column. */
+export interface Accuracy {
+  attachment: string;
+  version: number;
+  column_name: string;
+  written: string;
+  corrected: string;
+  changed_in_bulk: string;
+  confirmed: string;
+}
+
+/** The share that others left, never rounded up: 99.9 % is not all. */
+export function accuracyOf(row: Pick<Accuracy, "written" | "corrected">): string {
+  const [written, corrected] = [Number(row.written), Number(row.corrected)];
+  return `${Math.floor((1_000 * (written - corrected)) / written) / 10} %`;
+}
