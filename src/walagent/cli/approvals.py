@@ -23,6 +23,7 @@ from walagent.errors import ConfigError
 from walagent.message import Json
 from walagent.store.codecs.exact import exact
 from walagent.store.people import listings, operator
+from walagent.store.people.definitions import check_agent
 from walagent.store.people.listings import Connection
 from walagent.store.people.run_filter import RunFilter
 from walagent.tools.http import tool_request
@@ -140,7 +141,12 @@ def _age(ctx: click.Context, param: click.Parameter, text: str | None) -> float 
 @where_options
 def list_(where: Where, calls: CallFilter, *, as_json: bool) -> None:
     """List pending tool calls, the highest risk first, then the oldest."""
-    found = ask(where, listings.list_approvals)
+
+    async def read(conn: Connection) -> Sequence[Mapping[str, Any]]:
+        await check_agent(conn, calls.agent)
+        return await listings.list_approvals(conn)
+
+    found = ask(where, read)
     rows = [_with_request(row) for row in found if calls.accepts(row)]
     columns = ["id", "run_id", "attachment", "relation", "key", "tool", "bound", "arguments"]
     columns += ["asked_at", "expires_at", "request", "agent", "risk", "requested_by", "four_eyes"]
@@ -224,6 +230,7 @@ def _pending(filters: RunFilter, calls: CallFilter) -> Finder:
     """Select the calls of a filter that wait in the runs of another."""
 
     async def find(conn: Connection) -> Sequence[int]:
+        await check_agent(conn, calls.agent)
         waiting = replace(filters, states=(RunState.WAITING_APPROVAL,))
         runs = {row["id"] for row in await listings.list_runs(conn, waiting)}
         pending = await listings.list_approvals(conn)

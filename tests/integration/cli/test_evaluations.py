@@ -226,6 +226,7 @@ def test_old_evaluations_are_removed_with_old_runs(user: User) -> None:
         (["evaluations", "datasets", "label", "1"], "--remove"),
         (["evaluations", "show", "77"], "evaluation 77 does not exist"),
         (["evaluations", "compare", "77", "78"], "evaluation 77 does not exist"),
+        (["evaluations", "compare", "77", "77"], "not with itself"),
     ],
 )
 def test_what_is_not_there_is_named(user: User, arguments: list[str], words: str) -> None:

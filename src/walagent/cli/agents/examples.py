@@ -10,6 +10,8 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import clean, json_option, print_json, say
 from walagent.message import Json
 from walagent.store.people import corrections
+from walagent.store.people.corrections import Connection
+from walagent.store.people.definitions import check_agent
 
 _MOST: Final = 2000  # characters of a text
 
@@ -32,7 +34,12 @@ def examples_(where: Where, agent: str, *, limit: int, as_json: bool) -> None:
     Each has the row as the run saw it, and what is right, as YAML for agents.yaml or a spec.  Read
     them before you use them: the author of a row would speak to the model.
     """
-    rows = ask(where, lambda conn: corrections.corrected_rows(conn, agent, limit))
+
+    async def read(conn: Connection) -> list[corrections.Found]:
+        await check_agent(conn, agent)
+        return await corrections.corrected_rows(conn, agent, limit)
+
+    rows = ask(where, read)
     found: dict[str, dict[str, Json]] = {}
     for row in rows:
         if text := _text(row["texts"] or {}):

@@ -118,6 +118,8 @@ def compare_(where: Where, first: int, second: int, *, as_json: bool) -> None:
     Where cases have labels, the p-value is that of McNemar's exact test: the probability of a split
     at least as uneven, if neither candidate is better.
     """
+    if first == second:
+        raise ConfigError(f"evaluation {first} is compared with another one, not with itself")
 
     async def read(conn: Connection) -> tuple[tuple[Found, list[Found]], tuple[Found, list[Found]]]:
         return await _read(conn, first), await _read(conn, second)

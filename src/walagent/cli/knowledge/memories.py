@@ -11,6 +11,7 @@ from walagent.cli.terminal.output import done, json_option, json_result, print_j
 from walagent.cli.terminal.table import Screen, column, print_rows
 from walagent.errors import ConfigError
 from walagent.store.people import memories
+from walagent.store.people.definitions import check_agent
 from walagent.store.people.memories import Connection
 
 _KINDS: Final = click.Choice(["conversation", "working", "episodic", "semantic", "procedural"])
@@ -41,6 +42,7 @@ def list_(  # noqa: PLR0913 - an option each
     """List memories, the latest first."""
     if query is not None and agent is None:
         raise ConfigError("--query requires --agent", hint="An agent recalls only its own.")
+    ask(where, lambda conn: check_agent(conn, agent))
     if query is not None and agent is not None:
         rows = ask(where, lambda conn: memories.recall(conn, agent, query, kind, limit))
         columns = ["id", "score", "kind", "key", "value", "trust"]

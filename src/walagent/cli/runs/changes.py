@@ -20,7 +20,8 @@ from walagent.cli.terminal.table import (
     relation_column,
 )
 from walagent.store.people import changes
-from walagent.store.people.changes import ChangeFilter
+from walagent.store.people.changes import ChangeFilter, Connection
+from walagent.store.people.definitions import check_agent
 
 _UNKNOWN: Final = "not known"
 
@@ -112,5 +113,10 @@ def changes_(  # noqa: PLR0913 - as many as the command has options
     Of tables that are published: attached ones, and those that live rows follow.
     """
     filters = ChangeFilter(agent, run, table, key, name, start)
-    rows = ask(where, lambda conn: changes.list_changes(conn, filters, limit=limit))
+
+    async def read(conn: Connection) -> list[changes.Found]:
+        await check_agent(conn, agent)
+        return await changes.list_changes(conn, filters, limit=limit)
+
+    rows = ask(where, read)
     print_rows(rows, _COLUMNS, as_json=as_json, empty="no matching changes", screen=_SCREEN)

@@ -20,6 +20,8 @@ from walagent.cli.terminal.table import (
     relation_column,
 )
 from walagent.store.people import corrections
+from walagent.store.people.corrections import Connection
+from walagent.store.people.definitions import check_agent
 
 _COLUMNS: Final = (
     "run", "agent", "attachment", "version", "relation", "key", "column", "kind", "wrote", "value",
@@ -90,12 +92,14 @@ def corrections_(  # noqa: PLR0913 - as many as the command has options
     as_json: bool,
 ) -> None:
     """List what people and applications changed of what agents wrote, the latest first."""
-    rows = ask(
-        where,
-        lambda conn: corrections.list_corrections(
+
+    async def read(conn: Connection) -> list[corrections.Found]:
+        await check_agent(conn, agent)
+        return await corrections.list_corrections(
             conn, agent=agent, column=name, run=run, since=start, limit=limit
-        ),
-    )
+        )
+
+    rows = ask(where, read)
     print_rows(rows, _COLUMNS, as_json=as_json, empty="no matching corrections", screen=_SCREEN)
 
 
@@ -132,5 +136,10 @@ def accuracy_(
     where: Where, *, agent: str | None, start: datetime | timedelta | None, as_json: bool
 ) -> None:
     """Show how much of what agents wrote others left as it was, by version and column."""
-    rows = ask(where, lambda conn: corrections.accuracy_of(conn, agent=agent, since=start))
+
+    async def read(conn: Connection) -> list[corrections.Found]:
+        await check_agent(conn, agent)
+        return await corrections.accuracy_of(conn, agent=agent, since=start)
+
+    rows = ask(where, read)
     print_rows(rows, _OF_AGENTS, as_json=as_json, empty="nothing was written", screen=_ACCURACY)

@@ -28,6 +28,7 @@ from walagent.cli.terminal.table import (
 from walagent.errors import ConfigError, PreconditionError
 from walagent.store.people import changes
 from walagent.store.people.changes import Connection, Reversal
+from walagent.store.people.definitions import check_agent
 from walagent.store.people.run_filter import RunFilter
 
 _POLL: Final = 0.2
@@ -117,6 +118,7 @@ def revert_(  # noqa: PLR0913 - as many as the command has options
     reversal = Reversal(agent, version, start)
 
     async def find(conn: Connection) -> Sequence[int]:
+        await check_agent(conn, agent)
         return await changes.runs_to_revert(conn, reversal)
 
     ids = chosen(where, runs, RunFilter(), find, yes=yes or dry_run, more=not reversal.is_empty)

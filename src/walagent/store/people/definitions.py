@@ -1,6 +1,7 @@
 """Personas, tools, grants and policies, for people."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -48,6 +49,12 @@ _VERSIONS: Final = {
     " where v.scope in ('', agent.current_tenant()) and v.tool = %(name)s order by 1 desc",
 }
 
+
+_AGENTS: Final = """
+select g.name from agent.agent g
+union select v.definition ->> 'agent' from agent.attachment_version v
+       where v.definition ->> 'agent' is not null
+"""
 
 # Whether something has the name, and whether the tenant has grants.
 _KNOWN_TOOL: Final = """
@@ -101,6 +108,23 @@ def unknown(what: str, name: str) -> ConfigError:
     group = {"persona": "agents personas", "tool": "agents tools", "policy": "tenants policies"}
     hint = f"Use walagent {group[what]} list to list them."
     return ConfigError(f'{what} "{name}" does not exist', hint=hint)
+
+
+async def check_agent(conn: Connection, name: str | None) -> None:
+    """Check that an agent has, or had, this name; None: every agent is meant.
+
+    Raises:
+        ConfigError: none has, that the login sees; the error names the nearest one.
+    """
+    if name is None:
+        return
+    known = {row[0] for row in await (await conn.execute(_AGENTS.encode())).fetchall()}
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        raise ConfigError(
+            f'agent "{name}" does not exist',
+            hint=f'Did you mean "{near[0]}"?' if near else "Use walagent agents list to list them.",
+        )
 
 
 async def enable_tool(conn: Connection, tool: str, version: int | None, *, enabled: bool) -> None:
