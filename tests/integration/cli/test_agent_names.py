@@ -12,7 +12,6 @@ from tests.helpers.database import DESK, attach, run_all
 from tests.integration.cli.user import User
 from walagent.cli.commands import Command, walk
 
-
 WARNS = "knowledge memories add"  # the agent can come later
 
 
