@@ -222,9 +222,17 @@ class ModelLimitedError(WalagentError):
 
 
 class ModelRejectedError(WalagentError):
-    """The provider rejects this request permanently (400, 404, 413, 422)."""
+    """The provider rejects this request permanently (400, 404, 413, 422).
+
+    Args:
+        refused: whether for what it says, which another provider might answer.
+    """
 
     next = Next.FAIL_RUN
+
+    def __init__(self, message: str, *, hint: str = "", refused: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.refused = refused
 
 
 class ModelUnauthorizedError(WalagentError):

@@ -25,6 +25,7 @@ create table agent.agent (
     pause_after_tool    boolean not null default false,
     approve_from        text check (approve_from in ('low', 'medium', 'high', 'critical')),
     four_eyes           boolean,
+    fallback            text,
     primary key (tenant, name),
     foreign key (model_scope, model) references agent.model,
     constraint has_model check (num_nonnulls(model, persona) > 0),

@@ -123,6 +123,27 @@ begin
 end;
 $$;
 
+-- Raises WA014 if a tenant has no enabled model of the name to fall back to, or if it is the first model.
+create or replace function agent_internal.check_fallback(_model text, _fallback text, _tenant text)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if _fallback = _model then
+        raise exception 'fallback "%" is the model itself', _fallback
+            using errcode = 'WA014', hint = 'Name another model, of another provider if possible.';
+    elsif (agent_internal.model_of(_tenant, _fallback)).enabled is not true then
+        raise exception 'fallback: model "%" does not exist or is not enabled', _fallback
+            using errcode = 'WA014',
+                  hint = agent_internal.suggest(_fallback, (select array_agg(distinct name) from agent.model
+                                                             where enabled and scope in ('', _tenant)))
+                         || ' walagent agents models lists them.';
+    end if;
+end;
+$$;
+
 create or replace function agent_internal.check_bands()
     returns trigger
     language plpgsql

@@ -92,6 +92,18 @@ as $$
         'pause_after_tool', nullif(_agent.pause_after_tool, false)))
 $$;
 
+-- What a definition has of the model that is asked instead of the agent's: parameters of the first model are not sent to it.
+create or replace function agent_internal.fallback_of(_agent agent.agent)
+    returns jsonb
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select case when _agent.fallback is null then '{}' else jsonb_build_object(
+        'fallback', _agent.fallback,
+        'fallback_parameters', coalesce((agent_internal.persona_of(_agent)).parameters, '{}') || _agent.parameters) end
+$$;
+
 -- Tools of a definition, with the approvals that an agent requires.
 create or replace function agent_internal.with_approvals(_tools jsonb, _agent agent.agent)
     returns jsonb

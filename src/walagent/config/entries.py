@@ -286,6 +286,8 @@ class AgentEntry(Part):
     """A list of `text`, `tool` and `arguments`."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Sent with every request; they override the model's."""
+    fallback: Name | None = None
+    """The model that is asked if `model` does not answer or refuses.  Default: none."""
     max_steps: Positive = 20
     """Model replies in one run."""
     max_tokens: Positive | None = None

@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from walagent.deciders.loop import must_call, since_fresh, times_cut
+from walagent.deciders.fall_back import as_asked
+from walagent.deciders.loop import must_call, since_fresh, since_retry, times_cut
 from walagent.deciders.output_limit import output_limit
 from walagent.domain.agent_spec import AgentSpec, Finish, Target
 from walagent.domain.run import RunSpec, Step
@@ -41,7 +42,7 @@ def _digits(value: object) -> orjson.Fragment:
 
 def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: ModelSpec) -> Request:
     """Build the next request of a run from what is recorded."""
-    agent, steps = run.agent, since_fresh(steps)
+    agent, steps = as_asked(since_retry(steps), run.agent), since_fresh(steps)
     return Request(
         system=_system(agent),
         messages=messages(opening(_visible(run.claim.changes, run.target), mark), steps),

@@ -23,6 +23,7 @@ from walagent.message import (
     ToolResult,
 )
 
+FALLBACK = "fallback"  # in a note: the model that is asked from then on
 _NOTHING = "(an empty answer)"
 # Of a provider's reasoning: what it needs to read it back, and what people can read.
 _OPAQUE = frozenset({"signature", "data", "extra_content"})
@@ -81,6 +82,21 @@ def request_to_json(request: Request) -> dict[str, Json]:
     }
 
 
+def transcript(steps: Sequence[Step]) -> Sequence[Step]:
+    """Return the steps that a model is shown: no fall-backs, nor the reply that one was made for.
+
+    The model that is asked instead gets the request that the first one got.
+    """
+    falls = {n for n, step in enumerate(steps) if _falls_back(step)}
+    refused = {n - 1 for n in falls if "refused" in steps[n].content}
+    hidden = falls | refused
+    return [step for n, step in enumerate(steps) if n not in hidden] if hidden else steps
+
+
+def _falls_back(step: Step) -> bool:
+    return step.kind == StepKind.NOTE and FALLBACK in step.content
+
+
 def _texts(message: Message) -> Iterator[str]:
     return (part.text for part in message.parts if isinstance(part, Text))
 
@@ -95,7 +111,7 @@ def messages(opening: str, steps: Sequence[Step]) -> tuple[Message, ...]:
     turns = [Message("user", (Text(opening),))]
     waiting: list[Part] = []  # the user's side since the last reply
     edits = dict[str, Json]()  # arguments that a person edited, by call
-    for step in steps:
+    for step in transcript(steps):
         match step.kind:
             case StepKind.REPLY:
                 _flush(turns, waiting)

@@ -31,6 +31,9 @@ from walagent.models.model import Model
 from walagent.models.replies import storable_reply
 from walagent.telemetry.log import log
 
+# Seconds that a run waits for its provider, if it could ask its fall-back.
+LONGEST_WAIT = 30.0
+
 Clock = Callable[[], float]
 
 
@@ -103,6 +106,11 @@ class Limiter:
     def is_open(self) -> bool:
         """Whether the circuit breaker is open: the last calls went unanswered."""
         return self._opened_at is not None
+
+    @property
+    def is_out(self) -> bool:
+        """Whether nobody answers, or not for so long that a fall-back is asked instead."""
+        return self.is_open or self._held_until - self._clock() > LONGEST_WAIT
 
     @asynccontextmanager
     async def place(self, spec: ModelSpec) -> AsyncGenerator[None]:

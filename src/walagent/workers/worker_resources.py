@@ -33,5 +33,6 @@ def agent_resources(  # noqa: PLR0913 - a part of the composition root
     """
     kinds = kinds_of(Parts(pool, toolbox, secret, limits, tools_dsn, outgoing))
     if isinstance(models, Models):
-        return Resources(pool, models.get, kinds, models.tight, models.prepare, models.label)
+        of_models = (models.tight, models.prepare, models.label, models.is_out)
+        return Resources(pool, models.get, kinds, *of_models)
     return Resources(pool, lambda name, _tenant: models(name), kinds)

@@ -106,6 +106,8 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
             yield str(content.get("reason") or "")
         case "note" if "turn" in content:
             yield _shortened(str(content["turn"]["context"]))
+        case "note" if "fallback" in content:
+            yield f"asks {content['fallback']} instead of {content['for']}: {content['why']}"
         case "note":
             fresh = ", with an empty transcript" if content.get("fresh") else ""
             by = f" (retried by {content.get('by')}{fresh})" if content.get("retry") else ""
