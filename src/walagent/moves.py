@@ -52,6 +52,7 @@ class Prompt:
         keep: record the request as sent, because it cannot be rendered again from rows and steps.
         model: the model to call; "": that of the run's agent.
         fallback: the model to call instead if it is out; "": none.
+        tier: the tier to ask for; "": the standard one, which is asked instead of another.
     """
 
     by: str = "agent"
@@ -59,6 +60,7 @@ class Prompt:
     keep: bool = False
     model: str = ""
     fallback: str = ""
+    tier: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -337,6 +337,7 @@ begin
     perform agent_internal.check_tools(_tools, _attachment.bind);
     perform agent_internal.check_bound_types(_attachment.relation, _tools, _attachment.bind);
     perform agent_internal.check_model(_agent, _tools);
+    perform agent_internal.check_tier(_agent);
     if _agent.fallback is not null then
         _second := _agent;
         _second.model := _agent.fallback;
@@ -365,7 +366,8 @@ begin
         'model', _agent.model, 'system_prompt', _agent.system_prompt, 'tools', _tools,
         'tool_choice', agent_internal.tool_name(_agent.tool_choice), 'examples', _agent.examples, 'parameters', _agent.parameters,
         'max_steps', _agent.max_steps, 'max_tokens', _agent.max_tokens, 'max_cost', _agent.max_cost,
-        'max_seconds', _agent.max_seconds, 'max_attempts', _agent.max_attempts,
+        'max_seconds', case when _agent.tier = 'flex' then greatest(_agent.max_seconds, 1800) else _agent.max_seconds end,
+        'max_attempts', _agent.max_attempts,
         'max_output_tokens', _agent.max_output_tokens, 'finish', _finish)
         || agent_internal.behavior_of(_agent) || _instead;
 end;

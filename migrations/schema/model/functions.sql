@@ -144,6 +144,27 @@ begin
 end;
 $$;
 
+-- Reject a tier that the provider of the agent's model does not have.
+create or replace function agent_internal.check_tier(_agent agent.agent)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _model constant agent.model := agent_internal.model_of(_agent.tenant, _agent.model);
+begin
+    if _agent.tier = 'flex' and _model.flex_factor is null then
+        raise exception 'tier: model "%" of provider "%" has no tier "flex"', _model.name, _model.provider
+            using errcode = 'WA014',
+                  hint = 'Use the tier standard, or set flex_factor of the model if its provider has the tier.';
+    elsif _agent.tier = 'flex' and _agent.parameters ? 'service_tier' then
+        raise exception 'tier: the parameter service_tier of agent "%" sets it, too', _agent.name
+            using errcode = 'WA014', hint = 'Remove service_tier from the parameters of model, persona and agent.';
+    end if;
+end;
+$$;
+
 create or replace function agent_internal.check_bands()
     returns trigger
     language plpgsql

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from walagent.domain.agent_spec import AgentSpec
 from walagent.domain.run import Step, StepKind
-from walagent.domain.transcript import FALLBACK
+from walagent.domain.transcript import FALLBACK, TIER
 from walagent.message import Json
 from walagent.moves import Note, Prompt
 
@@ -21,7 +21,9 @@ def prompt_of(recent: Sequence[Step], agent: AgentSpec) -> Prompt:
         recent: the steps since the last retry.
     """
     if (note := _last(recent)) is None:
-        return Prompt(fallback=agent.fallback)
+        tier = _last(recent, TIER)
+        about = {"instead_of": {"tier": tier["for"], "why": tier["why"]}} if tier else {}
+        return Prompt(about=about, fallback=agent.fallback, tier="" if tier else agent.tier)
     about = {"instead_of": {"model": note["for"], "why": note["why"]}}
     return Prompt(about=about, model=str(note[FALLBACK]))
 
@@ -42,6 +44,15 @@ def fall_back(model: str, to: str, why: str) -> Note:
     return Note(StepKind.NOTE, {FALLBACK: to, "for": model, "why": why})
 
 
+def standard_tier(tier: str, why: str) -> Note:
+    """Ask in the standard tier from now on.
+
+    Args:
+        tier: the one that is out.
+    """
+    return Note(StepKind.NOTE, {TIER: "standard", "for": tier, "why": why})
+
+
 def after_refusal(recent: Sequence[Step], agent: AgentSpec, why: str) -> Note | None:
     """Ask the other model instead of one that refused; None: there is none, or it was that one.
 
@@ -53,6 +64,6 @@ def after_refusal(recent: Sequence[Step], agent: AgentSpec, why: str) -> Note | 
     return replace(note, content={**note.content, "refused": True})
 
 
-def _last(recent: Sequence[Step]) -> Mapping[str, Json] | None:
-    found = [s.content for s in recent if s.kind == StepKind.NOTE and FALLBACK in s.content]
+def _last(recent: Sequence[Step], key: str = FALLBACK) -> Mapping[str, Json] | None:
+    found = [s.content for s in recent if s.kind == StepKind.NOTE and key in s.content]
     return found[-1] if found else None

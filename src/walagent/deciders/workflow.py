@@ -264,7 +264,7 @@ class _Visit:
         match move:
             case Ask((prompt,)):
                 about, model = {**prompt.about, **own.about}, prompt.model or own.model
-                return Ask((replace(own, about=about, model=model, fallback=prompt.fallback),))
+                return Ask((replace(prompt, by=own.by, about=about, model=model),))
             case End(state=RunState.SUCCEEDED):
                 if node.get("format") != "json":
                     raise _Done(move.result or "")

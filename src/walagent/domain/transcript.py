@@ -23,7 +23,9 @@ from walagent.message import (
     ToolResult,
 )
 
-FALLBACK = "fallback"  # in a note: the model that is asked from then on
+# In a note: the model, or the tier, that is asked from then on.
+FALLBACK = "fallback"
+TIER = "tier"
 _NOTHING = "(an empty answer)"
 # Of a provider's reasoning: what it needs to read it back, and what people can read.
 _OPAQUE = frozenset({"signature", "data", "extra_content"})
@@ -39,7 +41,7 @@ def reply_to_json(reply: Reply) -> dict[str, Json]:
         "stop": reply.stop.value,
         "model": reply.model,
     }
-    said = {"note": reply.note, "why": reply.why}
+    said = {"note": reply.note, "why": reply.why, "tier": reply.tier}
     return {**content, **{key: text for key, text in said.items() if text}}
 
 
@@ -67,6 +69,7 @@ def reply_from_json(content: Mapping[str, Any]) -> Reply:
         model=content.get("model", ""),
         note=content.get("note", ""),
         why=content.get("why", ""),
+        tier=content.get("tier", ""),
     )
 
 
@@ -94,7 +97,7 @@ def transcript(steps: Sequence[Step]) -> Sequence[Step]:
 
 
 def _falls_back(step: Step) -> bool:
-    return step.kind == StepKind.NOTE and FALLBACK in step.content
+    return step.kind == StepKind.NOTE and not {FALLBACK, TIER}.isdisjoint(step.content)
 
 
 def _texts(message: Message) -> Iterator[str]:

@@ -89,6 +89,25 @@ def outcome_of(
 _OWN_ATTEMPTS = 3
 
 
+# Pauses that a provider asks for in a tier, before the standard one is asked.
+_PAUSES_OF_TIER = 3
+
+
+def why_standard(error: WalagentError, claim: Claim, *, attended: bool) -> str | None:
+    """Say why a run asks the standard tier instead of a cheaper one now; None: it does not.
+
+    Args:
+        attended: a person waits, and the call has been repeated.
+    """
+    match error:
+        case ModelLimitedError() if attended or error.in_row >= _PAUSES_OF_TIER:
+            return "no capacity"
+        case ModelRejectedError():
+            return None
+        case _:
+            return why_fall_back(error, claim, attended=attended)
+
+
 def why_fall_back(error: WalagentError, claim: Claim, *, attended: bool) -> str | None:
     """Say why a run asks its fall-back model now; None: it does not.
 

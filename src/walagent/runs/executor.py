@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from walagent.base import faults
 from walagent.base.retries import DATABASE, seconds
-from walagent.deciders.fall_back import fall_back
 from walagent.domain.run import RunSpec, RunState, Step, StepKind
 from walagent.domain.transcript import reply_to_json, request_to_json, without_thinking
 from walagent.errors import (
@@ -40,9 +39,8 @@ from walagent.moves import (
     Wait,
     fail,
 )
-from walagent.runs.error_policy import why_fall_back
 from walagent.runs.metering import agent_of, count_usage
-from walagent.runs.model_calls import ModelCalls, as_float
+from walagent.runs.model_calls import ModelCalls, as_float, in_tier
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
 from walagent.runs.step_log import StepLog
@@ -51,7 +49,6 @@ from walagent.store import runs
 from walagent.store.errors import translating
 from walagent.store.runs import NewStep, Record
 from walagent.telemetry import metrics
-from walagent.telemetry.log import log
 
 T = TypeVar("T")
 
@@ -140,13 +137,10 @@ class Executor:
         try:
             return await self._ask(prompt, number, alone)
         except WalagentError as error:
-            why = why_fall_back(error, self._run.claim, attended=self._kind.patience > 0)
-            if why is None or not self._calls.instead(prompt):
+            if (note := self._calls.note_of(error, prompt)) is None:
                 raise
-        model = prompt.model or self._run.agent.model
-        log.warning("model.fell_back", model=model, to=prompt.fallback, reason=why)
         await self.reservations.release(number)
-        return await self._carry_out(fall_back(model, prompt.fallback, why))
+        return await self._carry_out(note)
 
     async def _ask(self, prompt: Prompt, number: int, alone: bool) -> RunState | None:  # noqa: FBT001
         """Ask, then record.  The last reply is recorded with the end of the run."""
@@ -155,7 +149,8 @@ class Executor:
         others = self._calls.instead(prompt)
         self._watch(Asking(prompt))
         await self._calls.pace()
-        request = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
+        rendered = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
+        request = in_tier(rendered, prompt, model.spec)
         specs = [each.spec for each in (model, *others)]
         reserved = await self.reservations.reserve(number, specs, request)
         request = reserved.request
@@ -165,7 +160,7 @@ class Executor:
             call = number if reserved.counted else None
             reply = await self._calls.answer(model, request, call, live)
             faults.hit("model.answered")
-            cost = cost_of(reply.usage, model.spec)
+            cost = cost_of(reply.usage, model.spec, reply.tier)
             count_usage(self._agent, model.spec.name, reply.usage, cost)
             content = self._content(prompt, request, reply, model.spec)
             took = int((time.monotonic() - started) * 1000)

@@ -8,24 +8,29 @@ from decimal import Decimal
 from itertools import count
 
 from walagent.base.retries import DATABASE, seconds
+from walagent.deciders.fall_back import fall_back, standard_tier
 from walagent.domain.run import RunSpec
 from walagent.errors import (
     ModelLimitedError,
     ModelMissingError,
     ModelUnauthorizedError,
     ModelUnavailableError,
+    WalagentError,
 )
-from walagent.message import Message, Reply, Request, Text, Usage
+from walagent.message import Message, ModelSpec, Reply, Request, Text, Usage
 from walagent.models.cost import cost_of
 from walagent.models.model import Model
-from walagent.moves import Prompt, ToolReply, ToolRequest
+from walagent.moves import Note, Prompt, ToolReply, ToolRequest
+from walagent.runs.error_policy import why_fall_back, why_standard
 from walagent.runs.live_replies import LiveReply
 from walagent.runs.metering import agent_of, count_usage, counting, usage_of
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
 from walagent.runs.step_log import StepLog
 from walagent.store import runs
+from walagent.telemetry.log import log
 
+_FLEX_TIMEOUT = 900.0  # seconds of a call, as providers recommend
 _TRIES = 3  # of one call that a person waits for
 
 
@@ -50,6 +55,7 @@ class ModelCalls:
         self._log = log
         self._reservations = reservations
         self._patience = patience
+        self._attended = patience > 0
 
     def instead(self, prompt: Prompt) -> list[Model]:
         """Return the model that may be asked instead of the first; none if it cannot be."""
@@ -57,6 +63,19 @@ class ModelCalls:
             with suppress(ModelMissingError, ModelUnauthorizedError):
                 return [self._resources.model_of(prompt.fallback, self.run.claim.tenant)]
         return []
+
+    def note_of(self, error: WalagentError, prompt: Prompt) -> Note | None:
+        """Return the note that another tier or model is asked from now on; None: none is."""
+        claim, attended = self.run.claim, self._attended
+        model = prompt.model or self.run.agent.model
+        if prompt.tier and (why := why_standard(error, claim, attended=attended)):
+            log.warning("model.fell_back", model=f"{model} ({prompt.tier})", to=model, reason=why)
+            return standard_tier(prompt.tier, why)
+        why = why_fall_back(error, claim, attended=attended)
+        if why is None or not self.instead(prompt):
+            return None
+        log.warning("model.fell_back", model=model, to=prompt.fallback, reason=why)
+        return fall_back(model, prompt.fallback, why)
 
     async def ask_for_tool(self, asked: ToolRequest) -> ToolReply:
         """Ask the model of a tool, reserved and paced as the run's own calls."""
@@ -76,7 +95,7 @@ class ModelCalls:
         reply = await self.answer(
             model, reserved.request, asked.number if reserved.counted else None
         )
-        cost = cost_of(reply.usage, model.spec)
+        cost = cost_of(reply.usage, model.spec, reply.tier)
         count_usage(agent_of(self.run), model.spec.name, reply.usage, cost)
         took = int((time.monotonic() - started) * 1000)
         return ToolReply(
@@ -138,3 +157,10 @@ class ModelCalls:
 def as_float(cost: Decimal | None) -> float | None:
     """Return a cost as steps have it."""
     return None if cost is None else float(cost)
+
+
+def in_tier(request: Request, prompt: Prompt, model: ModelSpec) -> Request:
+    """Ask for the tier of a prompt, which takes longer, if the model has it."""
+    if not prompt.tier or model.flex_factor is None:
+        return request
+    return replace(request, tier=prompt.tier, timeout=max(request.timeout, _FLEX_TIMEOUT))

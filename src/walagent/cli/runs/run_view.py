@@ -108,6 +108,8 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
             yield _shortened(str(content["turn"]["context"]))
         case "note" if "fallback" in content:
             yield f"asks {content['fallback']} instead of {content['for']}: {content['why']}"
+        case "note" if "tier" in content:
+            yield f"asks in tier {content['tier']} instead of {content['for']}: {content['why']}"
         case "note":
             fresh = ", with an empty transcript" if content.get("fresh") else ""
             by = f" (retried by {content.get('by')}{fresh})" if content.get("retry") else ""
