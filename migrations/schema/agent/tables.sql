@@ -26,6 +26,7 @@ create table agent.agent (
     approve_from        text check (approve_from in ('low', 'medium', 'high', 'critical')),
     four_eyes           boolean,
     fallback            text,
+    reuse               interval check (reuse > '0'),
     tier                text not null default 'standard' check (tier in ('standard', 'flex')),
     primary key (tenant, name),
     foreign key (model_scope, model) references agent.model,

@@ -89,7 +89,8 @@ as $$
         'requests_per_minute', _agent.requests_per_minute,
         'persona_requests_per_minute', (agent_internal.persona_of(_agent)).requests_per_minute,
         'thinking_visible', nullif(_agent.thinking_visible, true),
-        'pause_after_tool', nullif(_agent.pause_after_tool, false), 'tier', nullif(_agent.tier, 'standard')))
+        'pause_after_tool', nullif(_agent.pause_after_tool, false), 'tier', nullif(_agent.tier, 'standard'),
+        'reuse_seconds', extract(epoch from _agent.reuse)))
 $$;
 
 -- What a definition has of the model that is asked instead of the agent's: parameters of the first model are not sent to it.

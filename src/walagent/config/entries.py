@@ -294,6 +294,9 @@ class AgentEntry(Part):
     tier: Literal["standard", "flex"] = "standard"
     """`flex`: calls cost less and take longer, if the provider has this tier; if it has no
     capacity, `standard` is asked.  An attempt then has at least 1,800 seconds."""
+    reuse: Duration | None = None
+    """Equal first calls of runs of a version within this time share one reply; the model does not
+    see the key of the row.  Default: each run has its own."""
     max_steps: Positive = 20
     """Model replies in one run."""
     max_tokens: Positive | None = None

@@ -14,7 +14,12 @@ from typing import Any, TypeVar
 from walagent.base import faults
 from walagent.base.retries import DATABASE, seconds
 from walagent.domain.run import RunSpec, RunState, Step, StepKind
-from walagent.domain.transcript import reply_to_json, request_to_json, without_thinking
+from walagent.domain.transcript import (
+    reply_from_json,
+    reply_to_json,
+    request_to_json,
+    without_thinking,
+)
 from walagent.errors import (
     DatabaseLostError,
     RunCancelledError,
@@ -43,11 +48,13 @@ from walagent.runs.metering import agent_of, count_usage
 from walagent.runs.model_calls import ModelCalls, as_float, in_tier
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
+from walagent.runs.sharing import Sharing
 from walagent.runs.step_log import StepLog
 from walagent.runs.tools.admission import ApprovalNeeded
 from walagent.store import runs
 from walagent.store.errors import translating
 from walagent.store.runs import NewStep, Record
+from walagent.store.shared_calls import Shared
 from walagent.telemetry import metrics
 
 T = TypeVar("T")
@@ -77,6 +84,8 @@ class Executor:
         )
         self._calls = ModelCalls(resources, run, self.log, self.reservations, self._kind.patience)
         self.log.asks = self._calls.ask_for_tool
+        self.sharing = Sharing(resources, self.log)
+        self.due: float | None = None  # seconds after which the run can be claimed again
         self.ended: End | None = None
         self.unblocked = False  # whether the end of this run made another one claimable
 
@@ -140,13 +149,18 @@ class Executor:
             if (note := self._calls.note_of(error, prompt)) is None:
                 raise
         await self.reservations.release(number)
-        return await self._carry_out(note)
+        state = await self._carry_out(note)
+        await self.sharing.end()
+        return state
 
     async def _ask(self, prompt: Prompt, number: int, alone: bool) -> RunState | None:  # noqa: FBT001
         """Ask, then record.  The last reply is recorded with the end of the run."""
         tenant = self._run.claim.tenant
         model = self._resources.model_of(prompt.model or self._run.agent.model, tenant)
         others = self._calls.instead(prompt)
+        shared = await self.sharing.find(self._run, prompt, model.spec) if alone else None
+        if shared is not None:
+            return await self._reuse(shared, prompt)
         self._watch(Asking(prompt))
         await self._calls.pace()
         rendered = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
@@ -168,7 +182,22 @@ class Executor:
                 seq = self.log.seq
                 step = NewStep(seq, StepKind.REPLY, content, reply.usage, as_float(cost), took)
                 answer = _Answer(prompt, reply, step, call)
-                return await self._keep(answer, may_end=alone)
+                state = await self._keep(answer, may_end=alone)
+            await self.sharing.end()
+            return state
+
+    async def _reuse(self, shared: Shared, prompt: Prompt) -> RunState | None:
+        """Record the reply of another run as a step of this one, or leave this run, which waits.
+
+        The calls in it are this run's: bound arguments come from its own row.
+        """
+        if shared.content is None:
+            self.due = shared.wait
+            return RunState.WAITING_RETRY
+        async with self.log.recording:
+            step = self.sharing.step_of(shared)
+            reply = reply_from_json(step.content)
+            return await self._keep(_Answer(prompt, reply, step, None), may_end=True)
 
     def _content(
         self, prompt: Prompt, request: Request, reply: Reply, model: ModelSpec

@@ -11,7 +11,7 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, value
 from tests.helpers.queue import add_runs
 from walagent.base import faults
-from walagent.message import Reply, Request, Stop, Text, Usage
+from walagent.message import Json, Reply, Request, Stop, Text, Usage
 from walagent.models import build_model
 from walagent.models.cost import cost_of
 from walagent.models.limits import LimitSettings, ModelLimits
@@ -22,7 +22,7 @@ from walagent.testing import FakeProvider
 TICKET = "insert into support_tickets (id, issue) values (1, 'x')"
 CHANGE = {"op": "insert", "new": {"id": 1, "issue": "x"}}
 TIERED = "update agent.model set flex_factor = 0.5 where name = 'fake';"
-PRICES = {"input_price": 10.0, "output_price": 50.0, "flex_factor": 0.5}
+PRICES: dict[str, Json] = {"input_price": 10.0, "output_price": 50.0, "flex_factor": 0.5}
 STANDARD_COSTS, FLEX_COSTS = Decimal("0.0015"), Decimal("0.00075")
 BUSY = Fault(429, "0.01", "resource_unavailable")
 REPLIES = "select content ->> 'tier', cost from agent.step where kind = 'reply' order by run_id"
@@ -39,14 +39,14 @@ def in_flex(flex: Answer, standard: Answer = "done") -> Answer:
 
 @asynccontextmanager
 async def desk(
-    conn: AsyncConnection, dsn: str, answer: Answer, runs: int = 1, **spec: float
+    conn: AsyncConnection, dsn: str, answer: Answer, runs: int = 1
 ) -> AsyncIterator[tuple[Daemon, FakeProvider]]:
     """Runs of the support desk in the tier flex, and a provider that speaks OpenAI's format."""
     await run_all(conn, DESK + TICKET + ";" + TIERED)
     attached = await attach(conn, "tier=flex")
     await add_runs(conn, attached, *map(str, range(runs)), change=CHANGE)
     async with FakeProvider([answer]) as provider:
-        model = build_model(provider.spec("openai", **{**PRICES, **spec}), environ=provider.environ)
+        model = build_model(provider.spec("openai", **PRICES), environ=provider.environ)
         limits = ModelLimits(LimitSettings(pause=0.01))
         registry = Models({"fake": model.spec}, lambda _: model, limits)
         async with daemon(conn, dsn, registry, parts=("worker",)) as d:

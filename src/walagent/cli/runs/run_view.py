@@ -75,6 +75,8 @@ def _title(step: Mapping[str, Any]) -> str:
         case "reply":
             note = f" — {content['note']}" if content.get("note") else ""
             by = content.get("by", "agent")
+            if reused := content.get("reused"):
+                note += f" — reply of run {reused['run']}"
             whom = f" to the {by}'s prompt" if by != "agent" else ""
             return clean(f"{content.get('model') or 'model'} replied{whom}{note}")
         case "intent":
