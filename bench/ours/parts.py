@@ -84,7 +84,7 @@ async def open_worker(
             specs, key = await load_models(conn), await secret_key(conn)
         limits = ModelLimits(LimitSettings(calls=slots))
         models = Models(specs, lambda spec: build_model(spec, environ=os.environ), limits)
-        shop = agent_resources(pool, Toolbox(calls, {}), model_of or models.get, key)
+        shop = agent_resources(pool, Toolbox(calls, {}), model_of or models, key)
         yield Worker(
             WorkerSettings("bench", slots, settings.lease, settings.poll, settings.drain), shop
         )

@@ -91,11 +91,15 @@ async def _install(url: str) -> None:
         await migrate(conn)
 
 
-def queue_runs(url: str, count: int) -> None:
-    """Insert tickets and ingest them, so that *count* runs wait for a worker."""
+def queue_runs(url: str, count: int, runs: int | None = None) -> None:
+    """Insert tickets and ingest them, so that *count* runs wait for a worker.
+
+    Args:
+        runs: how many there are then, with those of before; None: there were none.
+    """
     with psycopg.connect(url, autocommit=True) as conn:
         workload.insert_tickets(conn, count)
-        asyncio.run(_ingest(url, conn, count))
+        asyncio.run(_ingest(url, conn, runs or count))
         conn.execute("analyze")  # as on a server that has run for a while
 
 

@@ -203,6 +203,7 @@ class ModelLimitedError(WalagentError):
         retry_after: seconds that the provider requested; None if it sent none.
         sent: False if the call was held back because of the reply to another call.
         breaker: whether a circuit breaker, open after failed calls, held it back.
+        in_row: how many pauses this process was asked for, without an answer between them.
     """
 
     next = Next.RETRY
@@ -219,12 +220,21 @@ class ModelLimitedError(WalagentError):
         self.retry_after = retry_after
         self.sent = sent
         self.breaker = breaker
+        self.in_row = 0
 
 
 class ModelRejectedError(WalagentError):
-    """The provider rejects this request permanently (400, 404, 413, 422)."""
+    """The provider rejects this request permanently (400, 404, 413, 422).
+
+    Args:
+        refused: whether for what it says, which another provider might answer.
+    """
 
     next = Next.FAIL_RUN
+
+    def __init__(self, message: str, *, hint: str = "", refused: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.refused = refused
 
 
 class ModelUnauthorizedError(WalagentError):

@@ -114,6 +114,7 @@ class Reply:
     model: str = ""  # the model's name in the response
     note: str = ""  # such as "not a language model"; shown with the reply
     why: str = ""  # the provider's word for an end that is no ordinary one: "content_filter"
+    tier: str = ""  # the provider's word for the tier that served it
 
     @property
     def text(self) -> str:
@@ -174,6 +175,7 @@ class Request:
     parallel_calls: bool = True
     continues: bool = True  # a later call is likely to send these messages again
     timeout: float = 120.0  # seconds for the whole call
+    tier: str = ""  # "flex"; "": the standard one
     run_id: int = 0  # for tracing and cache keys; never sent as content
     # Called with each piece of the reply's text as it is written; None: nobody reads it.
     on_text: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
@@ -218,6 +220,7 @@ class ModelSpec:
     reasons: bool = False  # before it answers, unless a parameter says otherwise
     cache_min_tokens: int | None = None  # from which the provider caches the start of a prompt
     price_bands: tuple[PriceBand, ...] = ()  # by `above`, ascending
+    flex_factor: float | None = None  # of all prices in the tier flex; None: there is no such tier
     tenant: str = ""  # that it belongs to; "": shared by all
     enabled: bool = True
 

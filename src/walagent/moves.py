@@ -51,12 +51,16 @@ class Prompt:
         about: what else is recorded with the reply, such as the number of a candidate.
         keep: record the request as sent, because it cannot be rendered again from rows and steps.
         model: the model to call; "": that of the run's agent.
+        fallback: the model to call instead if it is out; "": none.
+        tier: the tier to ask for; "": the standard one, which is asked instead of another.
     """
 
     by: str = "agent"
     about: Mapping[str, Json] = field(default_factory=dict[str, Json])
     keep: bool = False
     model: str = ""
+    fallback: str = ""
+    tier: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ begin
     if new.model is not null and _scope is null then
         perform agent_internal.check_model(new.model, new.tenant);
     end if;
+    if new.fallback is not null then
+        perform agent_internal.check_fallback(new.model, new.fallback, new.tenant);
+    end if;
     new.model_scope := coalesce(_scope, '');
     return new;
 end;

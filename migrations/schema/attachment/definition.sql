@@ -264,6 +264,8 @@ declare
     _filter text;
     _finish text;
     _absent text[] := '{}';
+    _instead jsonb;
+    _second agent.agent;
 begin
     select * into _agent from agent.agent where tenant = _attachment.tenant and name = _attachment.agent;
     if not found then
@@ -271,8 +273,12 @@ begin
             using errcode = 'WA013',
                   hint = agent_internal.suggest(_attachment.agent, (select array_agg(name) from agent.agent where tenant = _attachment.tenant));
     end if;
+    _instead := agent_internal.fallback_of(_agent);
     _agent := agent_internal.effective_agent(_agent);
     perform agent_internal.check_model(_agent.model, _agent.tenant);
+    if _agent.fallback is not null then
+        perform agent_internal.check_fallback(_agent.model, _agent.fallback, _agent.tenant);
+    end if;
     if _attachment.condition is not null and _attachment.definition is not null then
         _used := array(select jsonb_array_elements_text(_attachment.definition -> 'condition_columns'));
         _old := array(select jsonb_array_elements_text(_attachment.definition -> 'old_columns')
@@ -331,6 +337,15 @@ begin
     perform agent_internal.check_tools(_tools, _attachment.bind);
     perform agent_internal.check_bound_types(_attachment.relation, _tools, _attachment.bind);
     perform agent_internal.check_model(_agent, _tools);
+    perform agent_internal.check_tier(_agent);
+    if _agent.reuse is not null then
+        perform agent_internal.check_reuse(_agent, _tools, agent_internal.key_columns(_attachment.relation));
+    end if;
+    if _agent.fallback is not null then
+        _second := _agent;
+        _second.model := _agent.fallback;
+        perform agent_internal.check_model(_second, _tools);
+    end if;
     _finish := coalesce(_agent.finish, case
         when _agent.tool_choice not in ('auto', 'required') then 'after_call'
         when 'update_row' = any (_names) and _names <@ '{update_row,do_nothing}' then 'after_call'
@@ -354,9 +369,10 @@ begin
         'model', _agent.model, 'system_prompt', _agent.system_prompt, 'tools', _tools,
         'tool_choice', agent_internal.tool_name(_agent.tool_choice), 'examples', _agent.examples, 'parameters', _agent.parameters,
         'max_steps', _agent.max_steps, 'max_tokens', _agent.max_tokens, 'max_cost', _agent.max_cost,
-        'max_seconds', _agent.max_seconds, 'max_attempts', _agent.max_attempts,
+        'max_seconds', case when _agent.tier = 'flex' then greatest(_agent.max_seconds, 1800) else _agent.max_seconds end,
+        'max_attempts', _agent.max_attempts,
         'max_output_tokens', _agent.max_output_tokens, 'finish', _finish)
-        || agent_internal.behavior_of(_agent);
+        || agent_internal.behavior_of(_agent) || _instead;
 end;
 $$;
 

@@ -20,6 +20,9 @@ as $$
         ('tool_choice', 'agent', 'tool_choice', '"auto"'::jsonb, null::text[], false, 'must be a string that is not empty'),
         ('examples', 'agent', 'examples', '[]'::jsonb, null::text[], true, 'must be a list'),
         ('parameters', 'agent', 'parameters', '{}'::jsonb, null::text[], true, 'must be a mapping'),
+        ('fallback', 'agent', 'fallback', null::jsonb, null::text[], false, 'must be a string that is not empty'),
+        ('tier', 'agent', 'tier', '"standard"'::jsonb, '{standard,flex}'::text[], true, 'must be standard or flex'),
+        ('reuse', 'agent', 'reuse', null::jsonb, null::text[], true, 'must be a time such as 30s, 2 minutes or 7 days'),
         ('max_steps', 'agent', 'max_steps', '20'::jsonb, null::text[], true, 'must be an integer greater than 0'),
         ('max_tokens', 'agent', 'max_tokens', null::jsonb, null::text[], true, 'must be an integer greater than 0'),
         ('max_cost', 'agent', 'max_cost', null::jsonb, null::text[], true, 'must be a number greater than 0'),
@@ -77,6 +80,9 @@ create or replace function agent.attach(
     tool_choice text default 'auto',
     examples jsonb default '[]',
     parameters jsonb default '{}',
+    fallback text default null,
+    tier text default 'standard',
+    reuse interval default null,
     max_steps integer default 20,
     max_tokens bigint default null,
     max_cost numeric default null,
@@ -120,9 +126,10 @@ begin atomic
     select agent_internal.attach(target, jsonb_build_object(
         'model', model, 'system_prompt', system_prompt, 'tools', tools, 'name', name, 'persona', persona,
         'persona_version', persona_version, 'tool_choice', tool_choice, 'examples', examples,
-        'parameters', parameters, 'max_steps', max_steps, 'max_tokens', max_tokens, 'max_cost', max_cost,
-        'max_seconds', max_seconds, 'max_attempts', max_attempts, 'max_output_tokens', max_output_tokens,
-        'finish', finish, 'requests_per_minute', requests_per_minute, 'thinking_visible', thinking_visible,
+        'parameters', parameters, 'fallback', fallback, 'tier', tier, 'reuse', reuse, 'max_steps', max_steps,
+        'max_tokens', max_tokens, 'max_cost', max_cost, 'max_seconds', max_seconds,
+        'max_attempts', max_attempts, 'max_output_tokens', max_output_tokens, 'finish', finish,
+        'requests_per_minute', requests_per_minute, 'thinking_visible', thinking_visible,
         'pause_before_tool', pause_before_tool, 'pause_after_tool', pause_after_tool,
         'approve_from', approve_from, 'four_eyes', four_eyes, 'on', ops, 'when', condition,
         'columns', columns, 'writes', writes, 'bind', bind, 'approve', approve, 'lets_out', lets_out,
@@ -132,4 +139,4 @@ begin atomic
         'priority', priority, 'approval_ttl', approval_ttl, 'paused', paused, 'agent', agent,
         'replace', replace), agent_internal.schemas_of_caller());
 end;
-comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';
+comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, text, text, interval, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';

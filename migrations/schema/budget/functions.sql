@@ -59,6 +59,22 @@ begin
 end;
 $$;
 
+-- Release the reservation of a call of a run that the caller holds: it has no reply and is not repeated.
+--
+-- Raises as agent_internal.fence() does.
+create or replace function agent_internal.release_call(_run bigint, _lease bigint, _call integer)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.fence(_run, _lease);
+    perform agent_internal.release(_run, _lease, _call);
+end;
+$$;
+comment on function agent_internal.release_call(bigint, bigint, integer) is 'Release the reservation of a call that has no reply and is not repeated';
+
 -- Release the reservations of lost leases.
 --
 -- Budgets whose row is locked are skipped: the caller has locked queues and must not wait.  A transaction that settles

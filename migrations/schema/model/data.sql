@@ -73,3 +73,9 @@ update agent.model m
   from (values (272000, 2, 1.5, '{gpt-6-sol,gpt-6-luna,gpt-5.6-sol,gpt-5.6-luna,gpt-5.4-mini,gpt-5.6-terra,gpt-5.4,gpt-5.4-nano,gpt-6.2-astra,gpt-6.2-sol,gpt-6.1-sol,gpt-6.1-terra,gpt-6-astra,gpt-5.5}'::text[]),
                (100000, 5, 5, '{claude-haiku-5-5}')) as b (above, times_input, times_output, models)
  where m.name = any (b.models);
+
+-- Models that OpenAI serves in the tier flex, at half of all prices.
+update agent.model
+   set flex_factor = 0.5
+ where name in ('gpt-6-astra', 'gpt-6-sol', 'gpt-6-luna', 'gpt-5.6-sol', 'gpt-5.6-terra', 'gpt-5.6-luna', 'gpt-5.5', 'gpt-5.4',
+                'gpt-5.4-mini', 'gpt-5.4-nano', 'gpt-5.2', 'gpt-5.1', 'gpt-5', 'gpt-5-mini', 'gpt-5-nano', 'o4-mini', 'o3');

@@ -123,6 +123,48 @@ begin
 end;
 $$;
 
+-- Raises WA014 if a tenant has no enabled model of the name to fall back to, or if it is the first model.
+create or replace function agent_internal.check_fallback(_model text, _fallback text, _tenant text)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if _fallback = _model then
+        raise exception 'fallback "%" is the model itself', _fallback
+            using errcode = 'WA014', hint = 'Name another model, of another provider if possible.';
+    elsif (agent_internal.model_of(_tenant, _fallback)).enabled is not true then
+        raise exception 'fallback: model "%" does not exist or is not enabled', _fallback
+            using errcode = 'WA014',
+                  hint = agent_internal.suggest(_fallback, (select array_agg(distinct name) from agent.model
+                                                             where enabled and scope in ('', _tenant)))
+                         || ' walagent agents models lists them.';
+    end if;
+end;
+$$;
+
+-- Reject a tier that the provider of the agent's model does not have.
+create or replace function agent_internal.check_tier(_agent agent.agent)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _model constant agent.model := agent_internal.model_of(_agent.tenant, _agent.model);
+begin
+    if _agent.tier = 'flex' and _model.flex_factor is null then
+        raise exception 'tier: model "%" of provider "%" has no tier "flex"', _model.name, _model.provider
+            using errcode = 'WA014',
+                  hint = 'Use the tier standard, or set flex_factor of the model if its provider has the tier.';
+    elsif _agent.tier = 'flex' and _agent.parameters ? 'service_tier' then
+        raise exception 'tier: the parameter service_tier of agent "%" sets it, too', _agent.name
+            using errcode = 'WA014', hint = 'Remove service_tier from the parameters of model, persona and agent.';
+    end if;
+end;
+$$;
+
 create or replace function agent_internal.check_bands()
     returns trigger
     language plpgsql

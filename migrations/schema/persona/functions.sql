@@ -89,7 +89,20 @@ as $$
         'requests_per_minute', _agent.requests_per_minute,
         'persona_requests_per_minute', (agent_internal.persona_of(_agent)).requests_per_minute,
         'thinking_visible', nullif(_agent.thinking_visible, true),
-        'pause_after_tool', nullif(_agent.pause_after_tool, false)))
+        'pause_after_tool', nullif(_agent.pause_after_tool, false), 'tier', nullif(_agent.tier, 'standard'),
+        'reuse_seconds', extract(epoch from _agent.reuse)))
+$$;
+
+-- What a definition has of the model that is asked instead of the agent's: parameters of the first model are not sent to it.
+create or replace function agent_internal.fallback_of(_agent agent.agent)
+    returns jsonb
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select case when _agent.fallback is null then '{}' else jsonb_build_object(
+        'fallback', _agent.fallback,
+        'fallback_parameters', coalesce((agent_internal.persona_of(_agent)).parameters, '{}') || _agent.parameters) end
 $$;
 
 -- Tools of a definition, with the approvals that an agent requires.

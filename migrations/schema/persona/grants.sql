@@ -5,6 +5,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.effective_parameters(text)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.behavior_of(agent.agent)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.effective_agent(agent.agent)', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.fallback_of(agent.agent)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.persona_of(agent.agent)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.persona_prompt(agent.persona)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.with_approvals(jsonb, agent.agent)', 'execute', '{runner,viewer,developer}');

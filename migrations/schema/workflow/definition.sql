@@ -17,6 +17,7 @@ declare
     _sub    agent.workflow_version;
     _tool   jsonb;
     _tools  jsonb;
+    _instead jsonb;
 begin
     for _key in select jsonb_object_keys(_node) loop
         if _key <> all (_known) then
@@ -54,14 +55,19 @@ begin
                 raise exception 'agent "%" does not exist', _node ->> 'agent' using errcode = 'WA025',
                     hint = agent_internal.suggest(_node ->> 'agent', (select array_agg(g.name) from agent.agent g));
             end if;
+            _instead := agent_internal.fallback_of(_agent);
+            if _agent.fallback is not null then
+                perform agent_internal.check_fallback(_agent.model, _agent.fallback, agent.current_tenant());
+            end if;
             _agent := agent_internal.effective_agent(_agent);
+            perform agent_internal.check_tier(_agent);
             perform agent_internal.check_model(_agent.model, agent.current_tenant());
             _as.agent := _agent.name;
             select coalesce(jsonb_agg(agent_internal.resolve_tool(t, _as) order by n), '[]') into _tools
               from unnest(_agent.tools) with ordinality as x (t, n);
             _tools := agent_internal.with_approvals(_tools, _agent);
             return _node || jsonb_build_object('agent', to_jsonb(_agent) || jsonb_build_object(
-                'agent', _agent.name, 'tools', _tools, 'finish', coalesce(_agent.finish, 'answer')));
+                'agent', _agent.name, 'tools', _tools, 'finish', coalesce(_agent.finish, 'answer')) || _instead);
         when 'tool' then
             if exists (select from agent.tool t where t.name = _node ->> 'tool'
                           and (t.kind = 'builtin' and t.target <> all ('{query,do_nothing}') or t.kind = 'llm' and t.target = '')) then

@@ -92,6 +92,9 @@ class ModelEntry(Part):
     """Price of tokens that the model generates.  Default: as registered."""
     price_bands: tuple[PriceBandEntry, ...] | None = None
     """Prices of long prompts.  Default: as registered."""
+    flex_factor: Annotated[float, Field(gt=0, le=1)] | None = None
+    """What all prices are multiplied by in the tier `flex`; only for providers that have it.
+    Default: as registered."""
     reasons: bool | None = None
     """`true`: it reasons before it answers, and its default output limit is higher.  Default: as
     registered."""
@@ -288,6 +291,14 @@ class AgentEntry(Part):
     """A list of `text`, `tool` and `arguments`."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Sent with every request; they override the model's."""
+    fallback: Name | None = None
+    """The model that is asked if `model` does not answer or refuses.  Default: none."""
+    tier: Literal["standard", "flex"] = "standard"
+    """`flex`: calls cost less and take longer, if the provider has this tier; if it has no
+    capacity, `standard` is asked.  An attempt then has at least 1,800 seconds."""
+    reuse: Duration | None = None
+    """Equal first calls of runs of a version within this time share one reply; the model does not
+    see the key of the row.  Default: each run has its own."""
     max_steps: Positive = 20
     """Model replies in one run."""
     max_tokens: Positive | None = None

@@ -3,14 +3,15 @@
 No text in a row can grant a tool: tools come from the attachment alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
-from walagent.deciders.loop import must_call, since_fresh, times_cut
+from walagent.deciders.fall_back import as_asked
+from walagent.deciders.loop import must_call, since_fresh, since_retry, times_cut
 from walagent.deciders.output_limit import output_limit
-from walagent.domain.agent_spec import AgentSpec, Finish, Target
+from walagent.domain.agent_spec import AgentSpec, Finish
 from walagent.domain.run import RunSpec, Step
 from walagent.domain.transcript import messages
 from walagent.domain.untrusted import RULE, framed
@@ -41,10 +42,10 @@ def _digits(value: object) -> orjson.Fragment:
 
 def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: ModelSpec) -> Request:
     """Build the next request of a run from what is recorded."""
-    agent, steps = run.agent, since_fresh(steps)
+    agent, steps = as_asked(since_retry(steps), run.agent), since_fresh(steps)
     return Request(
         system=_system(agent),
-        messages=messages(opening(_visible(run.claim.changes, run.target), mark), steps),
+        messages=messages(opening(_visible(run), mark), steps),
         tools=tuple(tool.spec for tool in agent.tools),
         choice=tool_choice(must_call(steps, agent), agent),
         max_tokens=output_limit(agent, model, times_cut(steps)),
@@ -68,13 +69,18 @@ def _system(agent: AgentSpec) -> str:
     return f"{own}\n\n{rules}" if own else rules
 
 
-def _visible(
-    changes: Sequence[Mapping[str, Any]], target: Target | None
-) -> Sequence[Mapping[str, Any]]:
-    """Leave out what the run keeps only for bound arguments of its tools, and what is equal."""
+def _visible(run: RunSpec) -> Sequence[Mapping[str, Any]]:
+    """Leave out what the run keeps only for bound arguments of its tools, and what is equal.
+
+    Where replies are shared, the model does not see the key of the row: it could write it.
+    """
+    changes, target = run.claim.changes, run.target
     if target is not None and target.columns is not None:
         keep = target.columns.union(target.key_columns)
-        changes = [{**change, **_kept(change, keep)} for change in changes]
+        changes = [{**change, **_kept(change, lambda name: name in keep)} for change in changes]
+    if target is not None and run.agent.reuse:
+        key = target.key_columns
+        changes = [{**change, **_kept(change, lambda name: name not in key)} for change in changes]
     return [_differing(change) for change in changes]
 
 
@@ -102,14 +108,14 @@ def _is_same(one: Json, other: Json) -> bool:
             return True
 
 
-def _kept(change: Mapping[str, Any], keep: frozenset[str]) -> dict[str, Json]:
+def _kept(change: Mapping[str, Any], keep: Callable[[str], bool]) -> dict[str, Json]:
     kept: dict[str, Json] = {
-        part: {name: value for name, value in change[part].items() if name in keep}
+        part: {name: value for name, value in change[part].items() if keep(name)}
         for part in ("new", "old", "truncated")
         if part in change
     }
     if "unchanged" in change:
-        kept["unchanged"] = [name for name in change["unchanged"] if name in keep]
+        kept["unchanged"] = [name for name in change["unchanged"] if keep(name)]
     return kept
 
 

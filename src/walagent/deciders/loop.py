@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import orjson
 
+from walagent.deciders.fall_back import after_refusal, prompt_of
 from walagent.deciders.written_calls import written_call
 from walagent.domain.agent_spec import AgentSpec, Finish
 from walagent.domain.run import Step, StepKind
 from walagent.domain.tool_spec import Effect, Tool
-from walagent.domain.transcript import reply_from_json, result_to_json
+from walagent.domain.transcript import reply_from_json, result_to_json, transcript
 from walagent.message import Json, Reply, Stop, ToolCall
 from walagent.moves import Act, Ask, Call, Move, Note, Wait, fail, succeed
 
@@ -33,6 +34,7 @@ def next_move(steps: Sequence[Step], agent: AgentSpec, check: Check) -> Move:
     """
     steps = since_fresh(steps)
     recent = since_retry(steps)
+    steps = transcript(steps)
     at = next((n for n in reversed(range(len(steps))) if steps[n].kind == StepKind.REPLY), None)
     reply = None if at is None else reply_from_json(steps[at].content)
     after = () if at is None else steps[at + 1 :]
@@ -45,13 +47,17 @@ def next_move(steps: Sequence[Step], agent: AgentSpec, check: Check) -> Move:
     if reason := _used_up(recent, agent):
         return fail(reason)
     if reply is None:
-        return Ask()
+        return _ask(recent, agent)
     if reply.calls and reply.stop not in _CUT:
         must = must_call(steps, agent)
         return _next_call(reply, after, recent, agent, _checked(check, must))
     if _has_note(after):
-        return Ask()
+        return _ask(recent, agent)
     return _judge_words(reply, steps, recent, agent)
+
+
+def _ask(recent: Sequence[Step], agent: AgentSpec) -> Ask:
+    return Ask((prompt_of(recent, agent),))
 
 
 def refuse(call: ToolCall, reason: str, *, correction: bool = True) -> Note:
@@ -77,6 +83,8 @@ def _refuse_cut(
     None of the reply's calls is carried out: where it was cut, half a call may look like a whole
     one.  Each gets its answer first, as no provider reads back a call without one.
     """
+    if reply.stop is Stop.REFUSAL and (note := after_refusal(recent, agent, reply.why)):
+        return note
     answered = {step.content["call_id"] for step in after if step.kind == StepKind.RESULT}
     for call in reply.calls:
         if call.id not in answered:
@@ -171,7 +179,7 @@ def _next_call(
         tool = agent.tool(call.name)
         assert tool is not None  # noqa: S101 - _what_is_wrong has just found it
         return start_call(call, tool, after, check)
-    return Ask()
+    return _ask(recent, agent)
 
 
 def start_call(call: ToolCall, tool: Tool, after: Sequence[Step], check: Check) -> Move:

@@ -9,7 +9,8 @@ from typing import Any
 
 from walagent.deciders.agent_prompt import tool_choice
 from walagent.deciders.arguments import what_is_wrong
-from walagent.deciders.loop import must_call, next_move, refuse, times_cut
+from walagent.deciders.fall_back import as_asked
+from walagent.deciders.loop import must_call, next_move, refuse, since_retry, times_cut
 from walagent.deciders.output_limit import output_limit
 from walagent.domain.agent_spec import AgentSpec, Finish
 from walagent.domain.run import RunSpec, Step, StepKind
@@ -57,7 +58,7 @@ class TurnDecider:
     ) -> Request:
         """Build the next request; it grows only at its end."""
         del prompt  # there is one
-        agent, pinned = run.agent, pinned_of(steps)
+        agent, pinned = as_asked(since_retry(steps), run.agent), pinned_of(steps)
         return Request(
             system=_system(agent, pinned["instructions"]),
             messages=messages(pinned["context"], steps),

@@ -5,6 +5,7 @@ is an approval: all of it is recorded as in any run.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import orjson
 
 from walagent.deciders.agent_prompt import tool_choice
 from walagent.deciders.arguments import what_is_wrong
+from walagent.deciders.fall_back import as_asked
 from walagent.deciders.loop import (
     as_decided,
     correct,
@@ -85,8 +87,8 @@ class WorkflowDecider:
         assert at is not None  # noqa: S101 - the checkpoint came before the prompt
         visit = _Visit(run, at)
         name = str(prompt.about["node"])
-        node, agent = visit.node(name), visit.agent(name)
         own = at.steps if name == at.node else ()
+        node, agent = visit.node(name), as_asked(since_retry(own), visit.agent(name))
         mark = marker(self._secret, run.run_id)
         return Request(
             system="\n\n".join(part for part in _system(agent, node) if part),
@@ -258,10 +260,11 @@ class _Visit:
             _Done: it has.
         """
         agent = self.agent(self._name)
-        move = next_move(self._own(), agent, what_is_wrong)
+        own, move = self._prompt(self._name, agent), next_move(self._own(), agent, what_is_wrong)
         match move:
-            case Ask():
-                return Ask((self._prompt(self._name, agent),))
+            case Ask((prompt,)):
+                about, model = {**prompt.about, **own.about}, prompt.model or own.model
+                return Ask((replace(prompt, by=own.by, about=about, model=model),))
             case End(state=RunState.SUCCEEDED):
                 if node.get("format") != "json":
                     raise _Done(move.result or "")

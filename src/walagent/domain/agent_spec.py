@@ -59,6 +59,10 @@ class AgentSpec:
     rates: Mapping[str, int] = field(default_factory=dict[str, int])  # calls per minute, by counter
     thinking_visible: bool = True
     pause_after_tool: bool = False
+    reuse: float = 0.0  # seconds within which equal first calls share a reply; 0: none do
+    tier: str = ""  # of its calls: "flex"; "": the standard one
+    fallback: str = ""  # the model to ask if the first is out; "": none
+    fallback_parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -76,6 +80,10 @@ class AgentSpec:
             rates=dict(_rates(raw)),
             thinking_visible=raw.get("thinking_visible", True),
             pause_after_tool=raw.get("pause_after_tool", False),
+            reuse=float(raw.get("reuse_seconds") or 0),
+            tier=raw["tier"] if raw.get("tier", "standard") != "standard" else "",
+            fallback=raw.get("fallback") or "",
+            fallback_parameters=raw.get("fallback_parameters") or {},
         )
 
     @property

@@ -23,6 +23,9 @@ from walagent.message import (
     ToolResult,
 )
 
+# In a note: the model, or the tier, that is asked from then on.
+FALLBACK = "fallback"
+TIER = "tier"
 _NOTHING = "(an empty answer)"
 # Of a provider's reasoning: what it needs to read it back, and what people can read.
 _OPAQUE = frozenset({"signature", "data", "extra_content"})
@@ -38,7 +41,7 @@ def reply_to_json(reply: Reply) -> dict[str, Json]:
         "stop": reply.stop.value,
         "model": reply.model,
     }
-    said = {"note": reply.note, "why": reply.why}
+    said = {"note": reply.note, "why": reply.why, "tier": reply.tier}
     return {**content, **{key: text for key, text in said.items() if text}}
 
 
@@ -66,6 +69,7 @@ def reply_from_json(content: Mapping[str, Any]) -> Reply:
         model=content.get("model", ""),
         note=content.get("note", ""),
         why=content.get("why", ""),
+        tier=content.get("tier", ""),
     )
 
 
@@ -79,6 +83,21 @@ def request_to_json(request: Request) -> dict[str, Json]:
         ],
         "tools": [tool.name for tool in request.tools],
     }
+
+
+def transcript(steps: Sequence[Step]) -> Sequence[Step]:
+    """Return the steps that a model is shown: no fall-backs, nor the reply that one was made for.
+
+    The model that is asked instead gets the request that the first one got.
+    """
+    falls = {n for n, step in enumerate(steps) if _falls_back(step)}
+    refused = {n - 1 for n in falls if "refused" in steps[n].content}
+    hidden = falls | refused
+    return [step for n, step in enumerate(steps) if n not in hidden] if hidden else steps
+
+
+def _falls_back(step: Step) -> bool:
+    return step.kind == StepKind.NOTE and not {FALLBACK, TIER}.isdisjoint(step.content)
 
 
 def _texts(message: Message) -> Iterator[str]:
@@ -95,7 +114,7 @@ def messages(opening: str, steps: Sequence[Step]) -> tuple[Message, ...]:
     turns = [Message("user", (Text(opening),))]
     waiting: list[Part] = []  # the user's side since the last reply
     edits = dict[str, Json]()  # arguments that a person edited, by call
-    for step in steps:
+    for step in transcript(steps):
         match step.kind:
             case StepKind.REPLY:
                 _flush(turns, waiting)

@@ -17,11 +17,15 @@ _MILLION = Decimal(1_000_000)
 _AROUND_EACH = 32
 _AROUND_ALL = 1_500
 _AS_SENT: Final = ToolRules(most_tools=None)
+FLEX: Final = "flex"
 LEAST_OUTPUT: Final = 256  # tokens; with fewer, few replies are whole
 
 
-def cost_of(usage: Usage, spec: ModelSpec) -> Decimal | None:
+def cost_of(usage: Usage, spec: ModelSpec, tier: str = "") -> Decimal | None:
     """Give what *usage* cost; None when a price that it needs is unknown.
+
+    Args:
+        tier: that served the call, in the provider's word.
 
     A usage of nothing at all means that the server did not count, so its cost is unknown too,
     unless the model is free.
@@ -40,7 +44,8 @@ def cost_of(usage: Usage, spec: ModelSpec) -> Decimal | None:
         if tokens and price is None:
             return None
         total += tokens * _decimal(price)
-    return total / _MILLION
+    flex = spec.flex_factor is not None and tier == FLEX
+    return total / _MILLION * (_decimal(spec.flex_factor) if flex else 1)
 
 
 def worst_case_cost(request: Request, spec: ModelSpec) -> Decimal | None:

@@ -192,6 +192,8 @@ def error_for(failure: Failure, spec: ModelSpec, request: Request, key: str = ""
     if kind is ModelUnavailableError:
         wait, counts = _wait_of(failure), not _never_sent(failure)
         return ModelUnavailableError(text, retry_after=wait, counts=counts)
+    if kind is ModelRejectedError:
+        return ModelRejectedError(text, refused=bool(_names(failure) & _REFUSED))
     return kind(text)
 
 
@@ -204,8 +206,12 @@ def no_answer(spec: ModelSpec, why: str, usage: Usage | None = None) -> ModelUna
     return ModelUnavailableError(_sentence(Failure(None, why), spec), usage=usage)
 
 
+def _names(failure: Failure) -> frozenset[str]:
+    return failure.names | {failure.code.lower()}
+
+
 def _kind(failure: Failure) -> type[WalagentError]:
-    names = failure.names | {failure.code.lower()}
+    names = _names(failure)
     if names & _REFUSED:
         return ModelRejectedError
     if names & ACCOUNT or _ACCOUNT_WORDS.match(failure.message):

@@ -27,9 +27,13 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import ModelSpec, Reply, Request
+from walagent.models.cost import FLEX
 from walagent.models.model import Model
 from walagent.models.replies import storable_reply
 from walagent.telemetry.log import log
+
+# Seconds that a run waits for its provider, if it could ask its fall-back.
+LONGEST_WAIT = 30.0
 
 Clock = Callable[[], float]
 
@@ -104,6 +108,11 @@ class Limiter:
         """Whether the circuit breaker is open: the last calls went unanswered."""
         return self._opened_at is not None
 
+    @property
+    def is_out(self) -> bool:
+        """Whether nobody answers, or not for so long that a fall-back is asked instead."""
+        return self.is_open or self._held_until - self._clock() > LONGEST_WAIT
+
     @asynccontextmanager
     async def place(self, spec: ModelSpec) -> AsyncGenerator[None]:
         """Hold a place for one call of *spec*, and learn from how it ends.
@@ -177,12 +186,14 @@ class Limiter:
         call.began = self._clock()
 
     def _not_sent(self, spec: ModelSpec, why: str, seconds: float) -> ModelLimitedError:
-        return ModelLimitedError(
+        error = ModelLimitedError(
             f"{spec.provider} {spec.model_id} {why}",
             retry_after=seconds,
             sent=False,
             breaker=self.is_open,
         )
+        error.in_row = self._limited
+        return error
 
     # Learning.
 
@@ -195,6 +206,7 @@ class Limiter:
         except ModelLimitedError as error:
             self._answered()
             self._slow_down(call, error.retry_after)
+            error.in_row = self._limited
             raise
         except ModelUnavailableError as error:
             on_trial = self._trial is call
@@ -288,11 +300,16 @@ class Limiter:
 
 
 class LimitedModel:
-    """A model whose calls go through a limiter; implements `Model`."""
+    """A model whose calls go through a limiter; implements `Model`.
 
-    def __init__(self, model: Model, limiter: Limiter) -> None:
+    Args:
+        flex: the limiter of calls in the tier flex, whose capacity is another.
+    """
+
+    def __init__(self, model: Model, limiter: Limiter, flex: Limiter | None = None) -> None:
         self.model = model
         self.limiter = limiter
+        self.flex = flex or limiter
         self.calls = 0  # that go on, or wait for their place
         self.refused = False  # whether its key was
 
@@ -305,7 +322,8 @@ class LimitedModel:
         """Answer *request*; the request's timeout begins when the call has its place."""
         self.calls += 1
         try:
-            async with self.limiter.place(self.model.spec):
+            limiter = self.flex if request.tier else self.limiter
+            async with limiter.place(self.model.spec):
                 return storable_reply(await self.model.complete(request))
         except ModelUnauthorizedError:
             self.refused = True
@@ -319,7 +337,7 @@ class LimitedModel:
 
 
 class ModelLimits:
-    """The limiters of this process, one for each model of a provider, base URL and credential.
+    """The limiters of this process, one for each model and tier of a provider, base URL and key.
 
     Providers count by model within a key, so one model that is limited says nothing of the others;
     and a server that is gone is found out for each model with a handful of requests.
@@ -333,7 +351,11 @@ class ModelLimits:
         """Let *model* share the limiter of its kind."""
         spec = model.spec
         key = (spec.tenant, spec.provider, spec.base_url, spec.model_id, spec.credential)
-        limiter = self._limiters.get(key)
-        if limiter is None:
-            limiter = self._limiters[key] = Limiter(self._settings, model=spec.label)
-        return LimitedModel(model, limiter)
+        limiter = self._limiter(key, spec.label)
+        flex = self._limiter((*key, FLEX), f"{spec.label} ({FLEX})") if spec.flex_factor else None
+        return LimitedModel(model, limiter, flex)
+
+    def _limiter(self, key: tuple[str | None, ...], model: str) -> Limiter:
+        if key not in self._limiters:
+            self._limiters[key] = Limiter(self._settings, model=model)
+        return self._limiters[key]

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -86,7 +87,7 @@ class RunAttempt:
             async with awake_for(run.agent.limits.max_seconds) as wake:
                 with translating():
                     self.state = await executor.execute()
-            self.unblocked = executor.unblocked
+            self.unblocked, self.due = executor.unblocked, executor.due
         except asyncio.CancelledError as error:
             self.error = error
             if not self.cancelled():
@@ -95,7 +96,15 @@ class RunAttempt:
         except Exception as error:  # noqa: BLE001 - every error ends the attempt
             self.error = error
             await self._raised(error, stood_still=wake is not None and wake.stood_still)
+            await self._let_waiting_go_on()
         self._report(time.monotonic() - started)
+
+    async def _let_waiting_go_on(self) -> None:
+        """Let the runs go on that wait for the reply of this one, which has none."""
+        if self._executor is None:
+            return
+        with suppress(WalagentError), translating():  # else they go on after the lease
+            await self._executor.sharing.end()
 
     async def _raised(self, error: Exception, *, stood_still: bool) -> None:
         attended = self._is_attended

@@ -13,16 +13,25 @@ from walagent.store import attachments
 class Definitions:
     """Versions of attachments that runs are pinned to; each is read once."""
 
-    def __init__(self, label: Callable[[str, str], str]) -> None:
+    def __init__(
+        self,
+        label: Callable[[str, str], str],
+        is_out: Callable[[str], bool] = lambda _label: False,
+    ) -> None:
         self._label = label
+        self._is_out = is_out
         self._known: dict[tuple[int, int], Attachment] = {}
-        self._models: dict[int, str] = {}  # of each queue, in the newest version that was seen
+        # The model of each queue and its fall-back, in the newest version that was seen.
+        self._models: dict[int, tuple[str, str]] = {}
         self._newest: dict[int, int] = {}
 
     @property
     def models(self) -> Mapping[int, str]:
-        """The label of the model of each queue whose definition was read."""
-        return self._models
+        """The label of the model that each queue asks now, if its definition was read."""
+        return {
+            queue: fallback if fallback and self._is_out(model) else model
+            for queue, (model, fallback) in self._models.items()
+        }
 
     def is_uncapped(self, claim: Claim) -> bool:
         """Whether the claim's queue is known to have no cap."""
@@ -46,7 +55,11 @@ class Definitions:
         found = self._known[_key(claim)]
         if found.version >= self._newest.get(claim.queue_id, 0):
             self._newest[claim.queue_id] = found.version
-            self._models[claim.queue_id] = self._label(found.agent.model, claim.tenant)
+            model, fallback = found.agent.model, found.agent.fallback
+            self._models[claim.queue_id] = (
+                self._label(model, claim.tenant),
+                self._label(fallback, claim.tenant) if fallback else "",
+            )
         return RunSpec(claim, found.agent, found.authority, found.target, found.name, _turns(found))
 
 

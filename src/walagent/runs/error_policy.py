@@ -12,6 +12,7 @@ from walagent.errors import (
     DatabaseLostError,
     ModelLimitedError,
     ModelMissingError,
+    ModelRejectedError,
     ModelUnauthorizedError,
     ModelUnavailableError,
     Next,
@@ -21,6 +22,7 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import Json
+from walagent.models.limits import LONGEST_WAIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,51 @@ def outcome_of(
         wait = delay(claim.lease)  # at once again
         outcome = replace(outcome, state=RunState.WAITING_RETRY, delay=wait, pause=False)
     return replace(outcome, sqlstate=getattr(error, "sqlstate", None))
+
+
+# Of a run whose model does not answer; the next ones ask its fall-back.
+_OWN_ATTEMPTS = 3
+
+
+# Pauses that a provider asks for in a tier, before the standard one is asked.
+_PAUSES_OF_TIER = 3
+
+
+def why_standard(error: WalagentError, claim: Claim, *, attended: bool) -> str | None:
+    """Say why a run asks the standard tier instead of a cheaper one now; None: it does not.
+
+    Args:
+        attended: a person waits, and the call has been repeated.
+    """
+    match error:
+        case ModelLimitedError() if attended or error.in_row >= _PAUSES_OF_TIER:
+            return "no capacity"
+        case ModelRejectedError():
+            return None
+        case _:
+            return why_fall_back(error, claim, attended=attended)
+
+
+def why_fall_back(error: WalagentError, claim: Claim, *, attended: bool) -> str | None:
+    """Say why a run asks its fall-back model now; None: it does not.
+
+    Args:
+        attended: a person waits, and the call has been repeated.
+    """
+    tries = 1 if attended else min(_OWN_ATTEMPTS, claim.max_attempts)
+    match error:
+        case ModelMissingError():  # it was disabled on purpose, or is about to be read
+            return None
+        case ModelLimitedError(breaker=True) | ModelUnavailableError(breaker=True):
+            return "circuit breaker open"
+        case ModelLimitedError(retry_after=float(wait)) if wait > LONGEST_WAIT:
+            return f"limited for {wait:.0f} s"
+        case ModelUnavailableError(counts=True) if claim.attempt >= tries:
+            return f"no answer in {claim.attempt} attempts"
+        case ModelRejectedError(refused=True):
+            return "refused"
+        case _:
+            return None
 
 
 def _outcome_of(error: Exception, claim: Claim) -> Outcome:

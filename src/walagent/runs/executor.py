@@ -7,25 +7,27 @@ executed here.  No transaction or connection is held during a model call.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
 from walagent.base import faults
 from walagent.base.retries import DATABASE, seconds
 from walagent.domain.run import RunSpec, RunState, Step, StepKind
-from walagent.domain.transcript import reply_to_json, request_to_json, without_thinking
+from walagent.domain.transcript import (
+    reply_from_json,
+    reply_to_json,
+    request_to_json,
+    without_thinking,
+)
 from walagent.errors import (
     DatabaseLostError,
-    ModelLimitedError,
-    ModelUnavailableError,
     RunCancelledError,
     StepTakenError,
+    WalagentError,
 )
-from walagent.message import Json, Message, ModelSpec, Reply, Request, Text, Usage
+from walagent.message import Json, ModelSpec, Reply, Request
 from walagent.models.cost import cost_of
-from walagent.models.model import Model
 from walagent.moves import (
     Act,
     Acting,
@@ -39,24 +41,23 @@ from walagent.moves import (
     Prompt,
     Recorded,
     RunEvent,
-    ToolReply,
-    ToolRequest,
     Wait,
     fail,
 )
-from walagent.runs.live_replies import LiveReply
-from walagent.runs.metering import count_usage, counting, usage_of
+from walagent.runs.metering import agent_of, count_usage
+from walagent.runs.model_calls import ModelCalls, as_float, in_tier
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
+from walagent.runs.sharing import Sharing
 from walagent.runs.step_log import StepLog
 from walagent.runs.tools.admission import ApprovalNeeded
 from walagent.store import runs
 from walagent.store.errors import translating
 from walagent.store.runs import NewStep, Record
+from walagent.store.shared_calls import Shared
 from walagent.telemetry import metrics
 
 T = TypeVar("T")
-_TRIES = 3  # of one call that a person waits for
 
 
 class Executor:
@@ -81,7 +82,10 @@ class Executor:
         self.reservations = Reservations(
             resources.pool, resources.budgets, run, self.log, self._kind.patience
         )
-        self.log.asks = self._ask_for_tool
+        self._calls = ModelCalls(resources, run, self.log, self.reservations, self._kind.patience)
+        self.log.asks = self._calls.ask_for_tool
+        self.sharing = Sharing(resources, self.log)
+        self.due: float | None = None  # seconds after which the run can be claimed again
         self.ended: End | None = None
         self.unblocked = False  # whether the end of this run made another one claimable
 
@@ -90,7 +94,7 @@ class Executor:
         opened = await self._kind.opens(self._run)
         if isinstance(opened, End):
             return await self._end(opened)
-        self._run = opened
+        self._run = self._calls.run = opened
         self.log.adopt(opened.claim.steps)
         while True:
             state = await self._carry_out(self._next())
@@ -99,8 +103,7 @@ class Executor:
 
     @property
     def _agent(self) -> str:
-        """The agent for metrics; "" for other kinds of runs."""
-        return self._run.agent.name if self._run.claim.kind in {"agent", "turn"} else ""
+        return agent_of(self._run)
 
     def _tool(self, result: Mapping[str, Json]) -> str:
         """The tool of a refused call for metrics: a model can call what does not exist."""
@@ -113,7 +116,8 @@ class Executor:
     async def _carry_out(self, move: Move) -> RunState | None:
         match move:
             case Ask(prompts):
-                return await _side_by_side([self._ask(*each) for each in self._numbered(prompts)])
+                asked = self._numbered(prompts)
+                return await _side_by_side([self._ask_or_fall_back(*each) for each in asked])
             case Act(calls):
                 return await _side_by_side([self._act(call) for call in calls])
             case Note(kind, content):
@@ -137,56 +141,63 @@ class Executor:
         for number, prompt in enumerate(prompts, self.log.seq):
             yield prompt, number, len(prompts) == 1
 
+    async def _ask_or_fall_back(self, prompt: Prompt, number: int, alone: bool) -> RunState | None:  # noqa: FBT001
+        """Ask; if the model is out and another one may be asked, record that it is."""
+        try:
+            return await self._ask(prompt, number, alone)
+        except WalagentError as error:
+            if (note := self._calls.note_of(error, prompt)) is None:
+                raise
+        await self.reservations.release(number)
+        state = await self._carry_out(note)
+        await self.sharing.end()
+        return state
+
     async def _ask(self, prompt: Prompt, number: int, alone: bool) -> RunState | None:  # noqa: FBT001
         """Ask, then record.  The last reply is recorded with the end of the run."""
-        model = self._resources.model_of(
-            prompt.model or self._run.agent.model, self._run.claim.tenant
-        )
+        tenant = self._run.claim.tenant
+        model = self._resources.model_of(prompt.model or self._run.agent.model, tenant)
+        others = self._calls.instead(prompt)
+        shared = await self.sharing.find(self._run, prompt, model.spec) if alone else None
+        if shared is not None:
+            return await self._reuse(shared, prompt)
         self._watch(Asking(prompt))
-        await self._pace()
-        request = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
-        reserved = await self.reservations.reserve(number, model.spec, request)
+        await self._calls.pace()
+        rendered = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
+        request = in_tier(rendered, prompt, model.spec)
+        specs = [each.spec for each in (model, *others)]
+        reserved = await self.reservations.reserve(number, specs, request)
         request = reserved.request
         with self._resources.replies.writing(self._run) as live:
             faults.hit("model.asking")
             started = time.monotonic()
             call = number if reserved.counted else None
-            reply = await self._answer(model, request, call, live)
+            reply = await self._calls.answer(model, request, call, live)
             faults.hit("model.answered")
-            cost = cost_of(reply.usage, model.spec)
+            cost = cost_of(reply.usage, model.spec, reply.tier)
             count_usage(self._agent, model.spec.name, reply.usage, cost)
             content = self._content(prompt, request, reply, model.spec)
             took = int((time.monotonic() - started) * 1000)
             async with self.log.recording:
                 seq = self.log.seq
-                step = NewStep(seq, StepKind.REPLY, content, reply.usage, _float(cost), took)
+                step = NewStep(seq, StepKind.REPLY, content, reply.usage, as_float(cost), took)
                 answer = _Answer(prompt, reply, step, call)
-                return await self._keep(answer, may_end=alone)
+                state = await self._keep(answer, may_end=alone)
+            await self.sharing.end()
+            return state
 
-    async def _ask_for_tool(self, asked: ToolRequest) -> ToolReply:
-        """Ask the model of a tool, reserved and paced as the run's own calls."""
-        name = asked.model or self._run.agent.model
-        model = self._resources.model_of(name, self._run.claim.tenant)
-        await self._pace()
-        request = Request(
-            system=asked.system,
-            messages=(Message("user", (Text(asked.text),)),),
-            max_tokens=asked.max_tokens,
-            timeout=asked.timeout,
-            continues=False,
-            run_id=self._run.run_id,
-        )
-        reserved = await self.reservations.reserve(asked.number, model.spec, request)
-        started = time.monotonic()
-        reply = await self._answer(
-            model, reserved.request, asked.number if reserved.counted else None
-        )
-        cost = cost_of(reply.usage, model.spec)
-        count_usage(self._agent, model.spec.name, reply.usage, cost)
-        took = int((time.monotonic() - started) * 1000)
-        return ToolReply(
-            reply.text, model.spec.name, reply.usage, _float(cost), took, reserved.counted
-        )
+    async def _reuse(self, shared: Shared, prompt: Prompt) -> RunState | None:
+        """Record the reply of another run as a step of this one, or leave this run, which waits.
+
+        The calls in it are this run's: bound arguments come from its own row.
+        """
+        if shared.content is None:
+            self.due = shared.wait
+            return RunState.WAITING_RETRY
+        async with self.log.recording:
+            step = self.sharing.step_of(shared)
+            reply = reply_from_json(step.content)
+            return await self._keep(_Answer(prompt, reply, step, None), may_end=True)
 
     def _content(
         self, prompt: Prompt, request: Request, reply: Reply, model: ModelSpec
@@ -202,57 +213,6 @@ class Executor:
         if prompt.keep:
             content["request"] = request_to_json(request)
         return content
-
-    async def _pace(self) -> None:
-        """Count a call of a model in the limits of agent and persona, of all processes together.
-
-        Raises:
-            ModelLimitedError: one of them is reached; the run waits, and no attempt counts.
-        """
-        if not (rates := self._run.agent.rates):
-            return
-        async with self._resources.pool.connection() as conn:
-            wait = await runs.take_request(conn, self._run.claim, rates)
-        if wait is not None:
-            named = " and ".join(f'"{name}"' for name in rates)
-            raise ModelLimitedError(
-                f"requests_per_minute of {named} reached", retry_after=wait, sent=False
-            )
-
-    async def _answer(
-        self, model: Model, request: Request, call: int | None, live: LiveReply | None = None
-    ) -> Reply:
-        """Ask; if a person waits and the provider is busy or unreachable, repeat.
-
-        The usage of replies that could not be used is part of that of the last one, or is settled.
-        """
-        if live is not None:
-            request = replace(request, on_text=live.write)
-        deadline = time.monotonic() + self._kind.patience
-        lost = Usage()
-        for attempt in count(1):
-            try:
-                with counting(model.spec.name):
-                    reply = await model.complete(request)
-            except (ModelLimitedError, ModelUnavailableError) as error:
-                lost += usage_of(error)
-                wait = getattr(error, "retry_after", None) or seconds(DATABASE, attempt)
-                # Nobody waits for a provider that does not answer: the breaker says so at once.
-                breaker = isinstance(error, ModelUnavailableError) and error.breaker
-                if attempt >= _TRIES or breaker or time.monotonic() + wait > deadline:
-                    if lost.total:
-                        cost = cost_of(lost, model.spec)
-                        count_usage(self._agent, model.spec.name, lost, cost)
-                        await self.reservations.settle_unusable(call, lost, cost)
-                    raise
-                if live is not None:
-                    live.begin_again()
-                await asyncio.sleep(wait)
-            else:
-                if live is not None:
-                    live.calls = bool(reply.calls)
-                return replace(reply, usage=reply.usage + lost) if lost.total else reply
-        raise AssertionError("count() has no end")
 
     async def _keep(self, answer: "_Answer", *, may_end: bool) -> RunState | None:
         step = answer.step
@@ -407,7 +367,3 @@ async def _side_by_side(
         if isinstance(end, BaseException):
             raise end
     return next((end for end in ends if isinstance(end, RunState)), None)
-
-
-def _float(cost: Decimal | None) -> float | None:
-    return None if cost is None else float(cost)

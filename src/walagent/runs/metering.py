@@ -4,6 +4,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 
+from walagent.domain.run import RunSpec
 from walagent.errors import (
     ModelLimitedError,
     ModelRejectedError,
@@ -20,6 +21,11 @@ _OUTCOMES: Mapping[type[WalagentError], str] = {
     ModelRejectedError: "rejected",
     ModelUnauthorizedError: "unauthorized",
 }
+
+
+def agent_of(run: RunSpec) -> str:
+    """Return the agent of a run for metrics; "" for other kinds of runs."""
+    return run.agent.name if run.claim.kind in {"agent", "turn"} else ""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.store import pruning
+from walagent.store import pruning, shared_calls
 from walagent.store.errors import translating
 from walagent.telemetry import metrics
 from walagent.telemetry.log import log
@@ -54,7 +54,9 @@ async def prune(
 
 
 async def forget(conn: AsyncConnection[Any], within: timedelta, *, batch: int = FORGOTTEN) -> None:
-    """Forget what agents wrote longer than *within* ago: changes of it are no corrections then.
+    """Forget what agents wrote longer than *within* ago, and replies that are no longer shared.
+
+    Changes of what was forgotten are no corrections.
 
     Raises:
         DatabaseLostError: what was forgotten stays so.
@@ -62,5 +64,8 @@ async def forget(conn: AsyncConnection[Any], within: timedelta, *, batch: int = 
     with translating():
         began = time.monotonic()
         while await pruning.forget_writes(conn, within, batch):
+            await asyncio.sleep((time.monotonic() - began) * _REST)
+            began = time.monotonic()
+        while await shared_calls.forget_calls(conn, batch):
             await asyncio.sleep((time.monotonic() - began) * _REST)
             began = time.monotonic()

@@ -5,6 +5,7 @@ If the maximum does not fit, the output limit of the request is lowered to what 
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -75,26 +76,37 @@ class Reservations:
             await budgets.settle_unusable(conn, self._run.claim, call, usage, cost)
         self.settled(call)
 
-    async def reserve(self, call: int, model: ModelSpec, request: Request) -> Reserved:
+    async def release(self, call: int) -> None:
+        """Release the reservation of a call that has no reply and will not be repeated."""
+        if call not in self._open:
+            return
+        async with self._pool.connection() as conn:
+            await budgets.release_call(conn, self._run.claim, call)
+        self._open.discard(call)
+
+    async def reserve(self, call: int, models: Sequence[ModelSpec], request: Request) -> Reserved:
         """Reserve the maximum cost of a call.
 
         Args:
             call: its number within the run.
+            models: the one that is asked, then those that may be asked instead; the most expensive
+                bound of them is reserved.
 
         Raises:
             BudgetExceededError: a budget does not allow it at present.
             LimitReachedError: it exceeds the run's limit, or a budget will never allow it.
         """
-        request = self._within_limit(model, request)
-        if not self._known.count(self._run, model.name, free=is_free(model)):
+        model = models[0]
+        for each in models:
+            request = self._within_limit(each, request)
+        if not self._known.count(self._run, model.name, free=all(map(is_free, models))):
             return Reserved(request, counted=False)
         deadline = time.monotonic() + self._patience
         while True:
-            worst = WorstCase(model.name, *worst_case(request, model))
-            refusal = await self._try(call, worst)
+            refusal = await self._try(call, _worst(request, models))
             if refusal is None:
                 return Reserved(request, counted=True)
-            if (smaller := _what_fits(refusal, model, request)) is not None:
+            if (smaller := _what_fits(refusal, models, request)) is not None:
                 request = smaller
                 continue
             if refusal.wait is None and request.max_tokens > LEAST_OUTPUT:
@@ -132,9 +144,20 @@ class Reservations:
         return fitting
 
 
-def _what_fits(refusal: Refusal, model: ModelSpec, request: Request) -> Request | None:
+def _worst(request: Request, models: Sequence[ModelSpec]) -> WorstCase:
+    """Return the highest bounds of the models; a cost that is unknown is higher than any."""
+    cases = [worst_case(request, model) for model in models]
+    known = [cost for _, cost in cases if cost is not None]
+    most = max(known) if len(known) == len(cases) else None
+    return WorstCase(models[0].name, max(tokens for tokens, _ in cases), most)
+
+
+def _what_fits(refusal: Refusal, models: Sequence[ModelSpec], request: Request) -> Request | None:
     """Lower the output limit to what the budget has left; None if that does not help."""
     if refusal.left_cost is None and refusal.left_tokens is None:
         return None
-    smaller = within(request, model, cost=refusal.left_cost, tokens=refusal.left_tokens)
+    smaller: Request | None = request
+    for model in models:
+        if smaller is not None:
+            smaller = within(smaller, model, cost=refusal.left_cost, tokens=refusal.left_tokens)
     return None if smaller == request else smaller

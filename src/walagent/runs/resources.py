@@ -31,6 +31,8 @@ class Resources:
             label.
         prepare: makes the first `model_of` of a model fast.
         label: the label of the model of a name for a tenant.
+        is_out: whether runs need not wait for the model of a label, if they have a fall-back.
+        shares: whether runs share replies; not where others cannot see what they record.
         replies: those that are being written now.
     """
 
@@ -40,6 +42,8 @@ class Resources:
     limits: Callable[[int], Mapping[str, int]] = lambda _slots: {}
     prepare: Callable[[str, str], Awaitable[None]] = _nothing_to_prepare
     label: Callable[[str, str], str] = _its_name
+    is_out: Callable[[str], bool] = lambda _label: False
+    shares: bool = False
     budgets: Budgets = field(default_factory=Budgets)
     replies: LiveReplies = field(default_factory=LiveReplies)
 

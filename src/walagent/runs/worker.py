@@ -62,7 +62,7 @@ class Worker:
         self._settings = settings
         self._resources = resources
         self._leases = Leases(resources.pool, settings.name, settings.lease, self._beside)
-        self._definitions = Definitions(resources.label)
+        self._definitions = Definitions(resources.label, resources.is_out)
         self._defining = asyncio.Lock()  # a claim can return hundreds of runs of one attachment
         self._claims = claiming.Turn()
         self._wake = asyncio.Event()
@@ -298,6 +298,8 @@ class Worker:
         specify = self._resources.kinds[claim.kind].specify or self._as_defined
         run = await specify(claim)
         await self._resources.prepare(run.agent.model, claim.tenant)
+        if run.agent.fallback:
+            await self._resources.prepare(run.agent.fallback, claim.tenant)
         return run
 
     async def _as_defined(self, claim: Claim) -> RunSpec:

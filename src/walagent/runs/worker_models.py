@@ -88,6 +88,11 @@ class Models:
         most = {name: min(share, made.limiter.most) for name, made in self._made.items()}
         return {name: runs for name, runs in most.items() if runs < slots}
 
+    def is_out(self, label: str) -> bool:
+        """Return whether runs that have a fall-back need not wait for a model."""
+        made = self._made.get(label)
+        return made is not None and made.limiter.is_out
+
     def reload(self, specs: Mapping[str, ModelSpec], *, again: bool = False) -> int:
         """Replace the registry's rows; return how many changed.
 

@@ -112,6 +112,18 @@ async def reserve(conn: Connection, run: RunSpec, call: int, worst: WorstCase) -
     return Refusal.from_json(raw) if raw else None
 
 
+async def release_call(conn: Connection, claim: Claim, call: int) -> None:
+    """Release the reservation of a call that has no reply and will not be repeated.
+
+    Raises (as PostgreSQL errors, see `store.errors`):
+        LeaseLostError, RunCancelledError: leave the run.
+    """
+    await conn.execute(
+        "select agent_internal.release_call(_run => %s, _lease => %s, _call => %s)",
+        [claim.run_id, claim.lease, call],
+    )
+
+
 async def settle_unusable(
     conn: Connection, claim: Claim, call: int, usage: Usage, cost: Decimal | None
 ) -> None:

@@ -83,7 +83,7 @@ class _Counted:
             raise
         used = reply.usage
         # What a server did not count, counts as reserved.
-        await self._settle(call, used.total or None, cost_of(used, self.spec))
+        await self._settle(call, used.total or None, cost_of(used, self.spec, reply.tier))
         return reply
 
     async def _reserve(self, request: Request) -> int:

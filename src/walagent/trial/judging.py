@@ -90,7 +90,7 @@ class Judge:
         except (ModelRejectedError, ModelUnavailableError) as error:
             used = usage_of(error)
             return Judged(None, error=str(error), tokens=used.total)
-        cost = cost_of(reply.usage, self.model.spec)
+        cost = cost_of(reply.usage, self.model.spec, reply.tier)
         said = _read(reply)
         named: dict[str, str] = {"A": order[0], "B": order[1]}
         return Judged(

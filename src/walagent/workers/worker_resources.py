@@ -25,7 +25,8 @@ def agent_resources(  # noqa: PLR0913 - a part of the composition root
     """Compose the resources that a worker needs to execute runs.
 
     Args:
-        models: by name; `Models` also limits the concurrent runs of each model.
+        models: by name; `Models` also limits the concurrent runs of each model, and is what the
+            daemon has, whose runs share replies.
         secret: agent_internal.secret, which signs origin markers.
         limits: limits of the change that a run stores.
         tools_dsn: returns the connection string for code of others, if it is set.
@@ -33,5 +34,6 @@ def agent_resources(  # noqa: PLR0913 - a part of the composition root
     """
     kinds = kinds_of(Parts(pool, toolbox, secret, limits, tools_dsn, outgoing))
     if isinstance(models, Models):
-        return Resources(pool, models.get, kinds, models.tight, models.prepare, models.label)
+        of_models = (models.tight, models.prepare, models.label, models.is_out)
+        return Resources(pool, models.get, kinds, *of_models, shares=True)
     return Resources(pool, lambda name, _tenant: models(name), kinds)

@@ -397,4 +397,16 @@ BUGS = (
             ),
         ),
     ),
+    Bug(
+        "reuse-across-roles",
+        "replies are shared whatever attachment, version and role a run has",
+        (Rewrite("reuse-across-roles", r"concat_ws\(.*\)", "''"),),
+        (
+            Catch(
+                "tests/attacks/test_shared_calls.py::test_no_reply_is_shared_across_roles",
+                r"assert 1 == 2",
+                "a run acts on a reply that was given to another role",
+            ),
+        ),
+    ),
 )

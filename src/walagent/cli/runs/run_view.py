@@ -75,6 +75,8 @@ def _title(step: Mapping[str, Any]) -> str:
         case "reply":
             note = f" — {content['note']}" if content.get("note") else ""
             by = content.get("by", "agent")
+            if reused := content.get("reused"):
+                note += f" — reply of run {reused['run']}"
             whom = f" to the {by}'s prompt" if by != "agent" else ""
             return clean(f"{content.get('model') or 'model'} replied{whom}{note}")
         case "intent":
@@ -106,6 +108,10 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
             yield str(content.get("reason") or "")
         case "note" if "turn" in content:
             yield _shortened(str(content["turn"]["context"]))
+        case "note" if "fallback" in content:
+            yield f"asks {content['fallback']} instead of {content['for']}: {content['why']}"
+        case "note" if "tier" in content:
+            yield f"asks in tier {content['tier']} instead of {content['for']}: {content['why']}"
         case "note":
             fresh = ", with an empty transcript" if content.get("fresh") else ""
             by = f" (retried by {content.get('by')}{fresh})" if content.get("retry") else ""

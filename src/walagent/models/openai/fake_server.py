@@ -96,6 +96,7 @@ def read(body: Body, _headers: Mapping[str, str]) -> Request:
         choice=_choice(body.get("tool_choice"), tools),
         max_tokens=int(limits[0]) if limits else 0,
         parallel_calls=body.get("parallel_tool_calls", True),
+        tier=body.get("service_tier", ""),
         continues=as_object(body.get("prompt_cache_options")).get("mode") != "explicit",
     )
 
@@ -109,6 +110,7 @@ def write(reply: Reply, body: Body) -> Body:
         "object": "chat.completion",
         "created": 0,
         "model": reply.model or body["model"],
+        "service_tier": reply.tier or body.get("service_tier", "default"),
         "choices": [
             {"index": 0, "message": _answer(reply, body), "finish_reason": _finish(reply, body)}
         ],

@@ -77,6 +77,8 @@ def body_of(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
 def opening(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, Any]:
     """Build the fields that do not depend on how tools are sent."""
     body: dict[str, Any] = {"model": spec.model_id, **_limit(request, spec, official=official)}
+    if request.tier:
+        body["service_tier"] = request.tier
     if official:
         body["prompt_cache_key"] = _cache_key(request)
         if not request.continues and _marks(spec, official=official):

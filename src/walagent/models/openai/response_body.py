@@ -63,6 +63,7 @@ def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
         usage=used,
         model=clean(str(answer.get("model", "")), NAME_LIMIT),
         why=_why(reason, message),
+        tier=clean(str(answer.get("service_tier") or ""), NAME_LIMIT),
     )
 
 

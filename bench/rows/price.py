@@ -1,0 +1,177 @@
+"""Dollars per 1,000 rows of classify and write, by what a provider bills.
+
+The provider counts the tokens of what it receives, at 4 bytes a token, and of what it answers, and
+bills them by a tariff, the tier flex at half of it.  1,000 rows have 89 distinct texts, as the
+tickets of `walagent demo` repeated; without `reuse` each row is asked.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+
+from bench import workload
+from bench.harness import OURS, Figure, Row
+from bench.ours.prepare import Answers, attach, queue_runs
+from bench.scripts import run_script
+from bench.server import Place
+from walagent.message import Message, Reply, Request, Stop, Text, ToolCall, Usage
+from walagent.testing import FakeProvider
+from walagent.testing.provider import CREDENTIAL, KEY
+
+_ROWS = 1_000
+_TEXTS = 89
+_BYTES = 4  # of a token
+_INPUT, _OUTPUT = Decimal("0.25"), Decimal(2)  # US dollars per million tokens: gpt-5-mini
+_VARIANTS = {
+    "one_call": "tier = 'standard', reuse = null",
+    "flex": "tier = 'flex', reuse = null",
+    "reuse": "tier = 'standard', reuse = '1 day'",
+}
+_TWO = "two calls (finish=answer)"
+
+
+@dataclass(slots=True)
+class _Bill:
+    requests: int = 0
+    dollars: Decimal = Decimal(0)
+
+    def answer(self, request: Request) -> Reply:
+        """Call update_row, or say that it is done; bill it."""
+        done = any(message.role == "assistant" for message in request.messages)
+        priority = {"priority": workload.PRIORITY}
+        part = Text(workload.ANSWER) if done else ToolCall("call_0", "update_row", priority)
+        usage = Usage(_tokens(_read(request)), output_tokens=_tokens(asdict(part)))
+        tier = request.tier or "default"
+        cost = (usage.input_tokens * _INPUT + usage.output_tokens * _OUTPUT) / 1_000_000
+        self.requests += 1
+        self.dollars += cost / 2 if tier == "flex" else cost
+        return Reply((part,), Stop.END if done else Stop.TOOL, usage, tier=tier)
+
+
+def _read(request: Request) -> list[Any]:
+    """Return what a model reads of a request."""
+    messages: list[Message] = list(request.messages)
+    return [request.system, [asdict(each) for each in messages], [asdict(t) for t in request.tools]]
+
+
+def _tokens(value: object) -> int:
+    return len(json.dumps(value, default=dict).encode()) // _BYTES
+
+
+def ours(place: Place) -> Mapping[str, Any]:
+    """One call a row; in the tier flex; with reuse."""
+    found = dict[str, Any]()
+    with _provider() as (provider, bill):
+        _attach(place, provider, "finish = 'after_call'")
+        for number, (name, settings) in enumerate(_VARIANTS.items(), 1):
+            _set(place, settings)
+            found[name] = _billed(place, bill, number)
+            found[f"{name}_requests"] = bill.requests
+        found["recorded"] = _recorded(place) / sum(found[name] for name in _VARIANTS)
+    return found
+
+
+def two_calls(place: Place) -> Mapping[str, Any]:
+    """The same agent, which answers in words after its call: as 0.1.0 of November 2026 did."""
+    with _provider() as (provider, bill):
+        _attach(place, provider, "finish = 'answer'")
+        dollars = _billed(place, bill, 1)
+        return dict.fromkeys(_VARIANTS, dollars) | {"requests": bill.requests}
+
+
+def _attach(place: Place, provider: FakeProvider, agent: str) -> None:
+    base_url = provider.spec("openai").base_url
+    assert base_url is not None
+    attach(place.url, Answers("openai", base_url, CREDENTIAL))
+    with psycopg.connect(place.url) as conn:
+        conn.execute(
+            "update agent.attachment set writes = '{priority}', columns = '{subject,body}'"
+        )
+        conn.execute(
+            "update agent.model set (input_price, output_price, flex_factor) = (%s, %s, 0.5)"
+            " where name = 'bench'",
+            [_INPUT, _OUTPUT],
+        )
+    _set(place, agent)
+
+
+def _set(place: Place, settings: str) -> None:
+    with psycopg.connect(place.url) as conn:
+        conn.execute(f"update agent.agent set {settings}".encode())
+
+
+def _billed(place: Place, bill: _Bill, number: int) -> float:
+    """Return the bill of another 1,000 rows.
+
+    Args:
+        number: of the thousand.
+    """
+    bill.requests, bill.dollars = 0, Decimal(0)
+    with psycopg.connect(place.url) as conn:
+        # A row has one of the texts; its number is in its body alone.
+        conn.execute(
+            "create or replace function text_of() returns trigger language plpgsql as $$ begin"
+            f" new.body := format('Text %s: %s', new.id %% {_TEXTS}, new.body); return new;"
+            " end $$".replace("%%", "%").encode()
+        )
+        conn.execute(
+            b"create or replace trigger text_of before insert on ticket"
+            b" for each row execute function text_of()"
+        )
+    queue_runs(place.url, _ROWS, number * _ROWS)
+    run_script(
+        "ours/drain",
+        *("--url", place.url, "--postmaster", place.postmaster),
+        *("--slots", 20, "--count", number * _ROWS),
+        environ={CREDENTIAL: KEY},
+    )
+    return float(bill.dollars)
+
+
+def _recorded(place: Place) -> float:
+    with psycopg.connect(place.url) as conn:
+        row = conn.execute("select sum(cost)::float8 from agent.step").fetchone()
+    assert row is not None
+    return row[0]
+
+
+@contextmanager
+def _provider() -> Iterator[tuple[FakeProvider, _Bill]]:
+    """Run a provider on an event loop of its own, with its bill."""
+    bill = _Bill()
+    provider = FakeProvider([bill.answer, bill.answer], latency=0.05, keep=False)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(provider.start(), loop).result()
+        yield provider, bill
+        asyncio.run_coroutine_threadsafe(provider.stop(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+ROW = Row(
+    what="dollars per 1,000 rows, classify and write one column",
+    beside=_TWO,
+    sides={OURS: ours, _TWO: two_calls},
+    figures=(
+        Figure("one_call", over=_TWO, more_is_better=False),
+        Figure("flex", over=_TWO, goal=0.26, more_is_better=False),
+        Figure("reuse", over=_TWO, goal=0.05, more_is_better=False),
+        Figure("one_call", over=None, more_is_better=False, unit="dollars"),
+        Figure("flex", over=None, more_is_better=False, unit="dollars"),
+        Figure("reuse", over=None, more_is_better=False, unit="dollars"),
+        Figure("recorded", over=None, beside="billed"),
+    ),
+    rounds=1,
+)
