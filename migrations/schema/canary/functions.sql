@@ -142,7 +142,7 @@ begin
     perform agent_internal.check_keys(format('attachment "%s": canary', new.name), new.canary, '{changes,rollback_if,min_runs}');
     if new.canary_share is null or not (new.canary_share > 0 and new.canary_share < 1) then
         raise exception 'share: must be more than 0 and less than 1' using errcode = 'WA010';
-    elsif jsonb_typeof(new.canary -> 'min_runs') is distinct from 'number' or new.canary ->> 'min_runs' !~ '^[1-9]\d{0,5}$' then
+    elsif jsonb_typeof(new.canary -> 'min_runs') is distinct from 'number' or new.canary ->> 'min_runs' !~ '^[1-9][0-9]{0,5}$' then
         raise exception 'min_runs: must be an integer from 1 to 999999' using errcode = 'WA010';
     end if;
     perform agent_internal.parse_rule(new.canary ->> 'rollback_if');

@@ -1,10 +1,13 @@
 """A canary: a version of an attachment that a share of the ordering keys gets."""
 
+from pathlib import Path
+
 import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, message_of, refused, rows, run_all, value
+from tests.integration.cli.user import User
 from walagent.domain.attachment import Attachment
 from walagent.matching.canary import Canary
 from walagent.postgres.lsn import Lsn
@@ -272,3 +275,43 @@ async def test_what_becomes_of_a_canary_is_audited(conn: AsyncConnection) -> Non
         ("canary.begun", "3", None),
         ("canary.promoted", "3", None),
     ]
+
+
+async def test_a_file_with_the_settings_of_a_canary_promotes_it(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """And one that says the same as before ends nothing."""
+    await run_all(conn, DESK + SECOND)
+    user = User(tmp_path, dsn)
+    file = (
+        "agents: {{desk: {{model: {}, max_steps: {}, attach: [{{table: support_tickets,"
+        " priority: {}}}]}}}}"
+    ).format
+    user.writes(file("fake", 20, 0))
+    user.types("apply").worked()
+    begin = "select agent.canary('desk', 'model=second, max_steps=9, priority=5')"
+    assert await value(conn, begin) == 2
+    user.writes(file("fake", 20, 0))
+    user.types("apply").worked()
+    assert await rows(conn, "select version, state from agent.canary") == [(2, "running")]
+    user.writes(file("second", 9, 5))
+    user.types("apply").worked()
+    assert await rows(conn, "select version, state from agent.canary") == [(2, "promoted")]
+    assert await rows(conn, "select version, canary from agent.attachment") == [(2, None)]
+
+
+async def test_a_trial_leaves_a_canary_alone(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """It attaches again, under another name, as the attachment is."""
+    await desk(conn)
+    await value(conn, "select agent.canary('desk', 'model=second')")
+    await write(conn, 1)
+    await run_all(
+        conn, "update agent.model set base_url = 'script.json' where provider = 'scripted'"
+    )
+    user = User(tmp_path, dsn)
+    user.writes('{"replies": ["ok"]}', "script.json")
+    tried = user.types("try", "desk", "--last", "1")
+    assert (tried.code, "canary" in tried.out + tried.err) == (0, False), tried
+    assert await rows(conn, "select version, state from agent.canary") == [(2, "running")]
