@@ -180,6 +180,13 @@ CASES: Final = [
         "value",
         "values",
     ),
+    (
+        "attachment.canary",
+        "select agent.attach('support_tickets', 'model=fake'); update agent.attachment"
+        ' set canary_share = 0.5, canary = \'{"change": {"max_steps": 3}}\'',
+        "change",
+        "changes",
+    ),
 ]
 # Keys that a person chooses, or another program.
 FREE: Final = {
@@ -210,8 +217,9 @@ OF_TOOLS: Final = {
 }
 # What walagent writes.
 WRITTEN: Final = {
-    "agent_version.definition", "approval.arguments", "attachment.definition",
-    "attachment_version.definition", "audit.detail", "backfill.cursor", "correction.key",
+    "agent_version.definition", "approval.arguments", "attachment.canary_definition",
+    "attachment.definition", "attachment_version.definition", "audit.detail", "backfill.cursor",
+    "canary.changes", "correction.key",
     "dataset.columns", "dataset_case.change", "dataset_case.expected", "dataset_case.merged",
     "evaluation.draft", "evaluation_case.candidate", "evaluation_case.expected",
     "evaluation_case.recorded", "evaluation_case.verdict", "event.data",

@@ -34,6 +34,9 @@ comment on column agent.attachment.tenant is 'Tenant that it belongs to';
 comment on column agent.attachment.tenant_column is 'Column of the table whose text names the tenant of each row; NULL: all runs are of the tenant of the attachment';
 comment on column agent.attachment.paused_by is 'Who paused it; null if walagent did, because none of its runs can succeed';
 comment on column agent.attachment.turns is 'How its agent takes part in threads, an object: wake_function, context, template, format, max_context_tokens; NULL: it acts on the rows of a table';
+comment on column agent.attachment.canary is 'The canary, an object: changes, rollback_if, min_runs; NULL: none. agent.canary() sets it';
+comment on column agent.attachment.canary_share is 'Share of the ordering keys that the canary has, between 0 and 1';
+comment on column agent.attachment.canary_definition is 'The definition that runs of the canary use, frozen by a trigger; the reader receives it through the WAL';
 
 comment on table agent.attachment_version is 'Frozen definitions of attachments, with agent and tools, by version';
 comment on column agent.attachment_version.attachment_id is 'Attachment, which may have been removed';
@@ -43,6 +46,7 @@ comment on column agent.attachment_version.active_from is 'Commit LSN of the tra
 comment on column agent.attachment_version.active_until is 'Commit LSN of the transaction that ended it; NULL: not ended';
 comment on column agent.attachment_version.made_at is 'Time of creation';
 comment on column agent.attachment_version.tenant is 'Tenant of the attachment';
+comment on column agent.attachment_version.share is 'Share of the ordering keys that a canary has in effect, as of the checkpoint; NULL: no canary';
 
 comment on table agent.backfill is 'Backfills: runs for the rows that existed at the attach, or at the end of a gap';
 comment on column agent.backfill.attachment_id is 'Attachment whose rows it reads';

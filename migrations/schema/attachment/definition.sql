@@ -154,7 +154,7 @@ create or replace function agent_internal.check_attachment()
     language plpgsql
 as $$
 begin
-    new := agent_internal.checked_attachment(tg_op, old, new, agent_internal.schemas_of_caller());
+    new := agent_internal.checked_versions(tg_op, old, new, agent_internal.schemas_of_caller());
     return new;
 end;
 $$;
@@ -212,7 +212,11 @@ declare
 begin
     if tg_op = 'INSERT' or new.version <> old.version then
         insert into agent.attachment_version (attachment_id, version, definition)
-        values (new.id, new.version, new.definition);
+        values (new.id, new.version, new.definition)
+        on conflict do nothing;  -- that of a canary which is promoted: the same definition
+    end if;
+    if tg_op = 'UPDATE' then
+        perform agent_internal.follow_canary(old, new);
     end if;
     if tg_op = 'INSERT' or new.relation <> old.relation then
         perform agent_internal.warn_of_code(new.relation, new.run_as);
@@ -350,7 +354,7 @@ begin
         when _agent.tool_choice not in ('auto', 'required') then 'after_call'
         when 'update_row' = any (_names) and _names <@ '{update_row,do_nothing}' then 'after_call'
         else 'answer' end);
-    return to_jsonb(_attachment) - '{paused,paused_reason,paused_by,attached_at,source,definition,debounce,approval_ttl}'::text[]
+    return to_jsonb(_attachment) - '{paused,paused_reason,paused_by,attached_at,source,definition,debounce,approval_ttl,canary,canary_share,canary_definition}'::text[]
         - case when to_jsonb(_attachment) -> 'turns' = 'null' then 'turns' else '' end || jsonb_build_object(
         'relation_oid', _attachment.relation::oid::bigint,
         'schema', (select nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -405,8 +409,8 @@ begin
         end if;
         -- Pausing changes neither what matches nor what a run does: no new version.  Resuming checks the attachment
         -- again: what has changed in its table is now rejected, or becomes part of the definition.
-        _same := to_jsonb(new) - '{paused,paused_reason,paused_by,definition}'::text[]
-                 = to_jsonb(old) - '{paused,paused_reason,paused_by,definition}'::text[];
+        _same := to_jsonb(new) - '{paused,paused_reason,paused_by,definition,canary,canary_share,canary_definition}'::text[]
+                 = to_jsonb(old) - '{paused,paused_reason,paused_by,definition,canary,canary_share,canary_definition}'::text[];
         if _same and (new.paused or not old.paused) then
             new.definition := old.definition;
             return new;
@@ -415,7 +419,7 @@ begin
             raise exception 'attachment "%": %', old.name, agent_internal.drop_message(old.definition)
                 using errcode = 'WA013', hint = agent_internal.reattach_message(old);
         end if;
-        new.version := old.version + case when _same then 0 else 1 end;
+        new.version := case when _same then old.version else agent_internal.next_version(old) end;
         -- A file names its table, and a table of that name can be a new one, which only a person may accept.
         if new.relation <> old.relation and not old.paused
            and not exists (select from pg_catalog.pg_class where oid = old.relation) then
@@ -489,7 +493,7 @@ begin
             using errcode = 'WA013', hint = 'Set client_encoding to the encoding of the client, or use UTF-8.';
     end if;
     if _same and new.definition <> old.definition then
-        new.version := old.version + 1;
+        new.version := agent_internal.next_version(old);
         new.definition := new.definition || jsonb_build_object('version', new.version);
     end if;
     return new;

@@ -54,6 +54,9 @@ create or replace function agent.enrich(
     max_cost numeric default null,
     max_output_tokens integer default null,
     requests_per_minute integer default null,
+    fallback text default null,
+    tier text default null,
+    reuse interval default null,
     condition text default null,
     run_as name default current_user,
     debounce interval default null,
@@ -70,8 +73,8 @@ begin atomic
     select agent_internal.attach(target, agent_internal.enrichment(target, columns, writes, jsonb_build_object(
         'model', model, 'system_prompt', system_prompt, 'name', name, 'persona', persona, 'examples', examples,
         'parameters', parameters, 'max_cost', max_cost, 'max_output_tokens', max_output_tokens,
-        'requests_per_minute', requests_per_minute, 'when', condition, 'run_as', run_as, 'debounce', debounce, 'cap', cap,
+        'requests_per_minute', requests_per_minute, 'fallback', fallback, 'tier', tier, 'reuse', reuse, 'when', condition, 'run_as', run_as, 'debounce', debounce, 'cap', cap,
         'tenant', tenant, 'backfill', backfill, 'priority', priority, 'paused', paused, 'replace', replace)),
         agent_internal.schemas_of_caller());
 end;
-comment on function agent.enrich(regclass, text[], text[], text, text, text, text, jsonb, jsonb, numeric, integer, integer, text, name, interval, integer, text, boolean, integer, boolean, boolean) is 'Let an agent keep columns of a table in step with others of their row';
+comment on function agent.enrich(regclass, text[], text[], text, text, text, text, jsonb, jsonb, numeric, integer, integer, text, text, interval, text, name, interval, integer, text, boolean, integer, boolean, boolean) is 'Let an agent keep columns of a table in step with others of their row';

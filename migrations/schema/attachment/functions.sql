@@ -21,6 +21,7 @@ create or replace function agent_internal.delete_attachment_state()
 as $$
 begin
     delete from agent.backfill where attachment_id = old.id;
+    perform agent_internal.follow_canary(old, null);
     perform agent_internal.request_for_attachments(old.relation);
     perform agent_internal.publish_relation(old.relation);
     return null;

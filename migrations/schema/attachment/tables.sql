@@ -40,13 +40,17 @@ create table agent.attachment (
     tenant_column text,
     paused_by     name,
     turns         jsonb check (jsonb_typeof(turns) = 'object'),
+    canary        jsonb check (jsonb_typeof(canary) = 'object'),
+    canary_share  double precision check (canary_share > 0 and canary_share < 1),
+    canary_definition jsonb,
     unique (tenant, name),
     unique (tenant, id),
-    foreign key (tenant, agent) references agent.agent
+    foreign key (tenant, agent) references agent.agent,
+    constraint canary_is_whole check (num_nulls(canary, canary_share, canary_definition) in (0, 3))
 );
 
 -- The frozen definitions that runs are pinned to.  A version never changes; only its positions, between which
--- commits it was in effect, are set later, by the reader.
+-- commits it was in effect, and for which share of the ordering keys, are set later, by the reader.
 create table agent.attachment_version (
     attachment_id bigint not null,
     version       integer not null,
@@ -55,6 +59,7 @@ create table agent.attachment_version (
     active_until  pg_lsn,
     made_at       timestamptz not null default now(),
     tenant        text collate "C" not null default agent.current_tenant(),
+    share         double precision,
     primary key (attachment_id, version)
 );
 

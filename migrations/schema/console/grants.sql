@@ -15,6 +15,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent_internal.problem_of_approvals', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.problem_of_attachments', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.problem_of_budgets', 'select', '{runner,viewer}'),
+    ('table', 'agent_internal.problem_of_canaries', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.problem_of_gaps', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.problem_of_issues', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.problem_of_reader', 'select', '{runner,viewer}'),

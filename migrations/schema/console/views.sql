@@ -271,6 +271,14 @@ create or replace view agent_internal.problem_of_attachments (urgency, kind, ten
       from agent.attachment a where a.paused and a.paused_reason is not null and a.paused_by is null;
 comment on view agent_internal.problem_of_attachments is 'Problems: attachments';
 
+-- For a day, or until the attachment has another canary or version.
+create or replace view agent_internal.problem_of_canaries (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
+    select 3, 'canary', c.tenant, a.name, pg_catalog.format('Canary version %s of %s was rolled back', c.version, a.name), c.reason, 'walagent agents canary list', c.ended_at
+      from agent.canary c join agent.attachment a on a.id = c.attachment_id
+     where c.state = 'rolled_back' and c.ended_by is null and c.ended_at > now() - interval '1 day'
+       and a.version = c.base_version and not exists (select from agent.canary n where n.attachment_id = c.attachment_id and n.version > c.version);
+comment on view agent_internal.problem_of_canaries is 'Problems: canaries that their rules ended';
+
 create or replace view agent_internal.problem_of_runs (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
     select 1, 'review', 'default', null, pg_catalog.format('%s %s', n, case when n = 1 then 'run has an unknown outcome' else 'runs have an unknown outcome' end),
            'A call was started, and its worker stopped before the answer.', 'walagent runs list --state needs_review', null::timestamptz

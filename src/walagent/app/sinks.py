@@ -10,6 +10,7 @@ from walagent.intake.settings import IntakeSettings
 from walagent.replication.fan_out import FanOut
 from walagent.replication.publication_watch import watch_shapes
 from walagent.replication.sinks import Beside, Opening, SinkSet
+from walagent.runs.canary_rules import keep_checking
 from walagent.runs.retention import keep_pruning
 from walagent.store.checkpoint import Checkpoint
 
@@ -32,6 +33,7 @@ class DaemonSinks:
                 beside = dict(await intake.start(checkpoint))
                 if opening.settings.plugin == "pgoutput":
                     beside["shapes"] = watch_shapes(opening.conn, checkpoint.slot, self.fan_out)
+                beside["canaries"] = keep_checking(self.dsn)
                 beside["retention"] = keep_pruning(self.dsn, self.retention)
                 return beside
 

@@ -66,6 +66,17 @@ _AGENTS: Final = Group(
         Command("budgets", "agents.attachments", "List budgets and what is spent."),
         Command("schema", "agents.schema", "Print the JSON Schema of agents.yaml."),
         Group(
+            "canary",
+            "Canaries: a version of an attachment for a share of its rows.",
+            (
+                Command("begin", "agents.canaries", "Begin a canary of an attachment."),
+                Command("change", "agents.canaries", "Change share or rule of a canary."),
+                Command("list", "agents.canaries", "List canaries with figures of both versions."),
+                Command("promote", "agents.canaries", "Make a canary the version of all rows."),
+                Command("roll-back", "agents.canaries", "End a canary."),
+            ),
+        ),
+        Group(
             "personas",
             "Personas and their versions.",
             (

@@ -12,6 +12,7 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker, Piece
 from walagent.intake.row_images import RowImages, may_need_images
 from walagent.matching import document
+from walagent.matching.canary import shared
 from walagent.matching.corrections import Corrected, Corrections, Watched
 from walagent.matching.match import Candidates, Posted, TooDeep, alike, matches
 from walagent.matching.origin import Origin, origin_of, requested_run
@@ -187,7 +188,7 @@ class Batcher:
         entry = recording.take(changes)
         if entry is not None:
             relation = changes[0].relation
-            self.corrections.wrote(relation, entry, self.registry.of(relation))
+            self.corrections.wrote(relation, entry, self.registry.versions_of(relation))
             opened.batch.recorded.changes.append(entry)
             opened.batch.size += len(entry["rows"])
             opened.batch.weight += weight
@@ -232,7 +233,8 @@ class Batcher:
             if completed and isinstance(found, Candidates):
                 with_values = [completed.get(each.ordinal, each) for each in found.changes]
                 found = replace(found, changes=with_values)  # noqa: PLW2901 - the same, completed
-            batch.found.append((begin, found))
+            canary = self.registry.canary_of(found.attachment.id)
+            batch.found.extend((begin, part) for part in shared(found, canary))
             if isinstance(found, Candidates):
                 batch.size += len(found.changes)
                 batch.weight += weight
@@ -248,17 +250,41 @@ class Batcher:
         """Put an attachment into effect, or remove it, at this position in the WAL."""
         lsn, effects = opened.begin.commit_lsn, opened.batch.effects
         match read_attaching(change):
-            case VersionActivated(attachment, definition) if self.registry.put(attachment):
-                effects.append(VersionEffect(attachment.id, attachment.version, definition, lsn))
-                if attachment.trigger.backfill and attachment.version == 1:
-                    self._backfilling.add(attachment.id)
-                self.attached.append(attachment)
+            case VersionActivated() as activated:
+                self._activate(activated, lsn, effects)
             case AttachmentRemoved(attachment_id):
                 self.registry.remove(attachment_id)
                 self._backfilling.discard(attachment_id)
                 effects.append(VersionEffect(attachment_id, None, None, lsn))
             case _:
                 pass
+
+    def _activate(
+        self, activated: VersionActivated, lsn: Lsn, effects: list[VersionEffect]
+    ) -> None:
+        """Put a version of an attachment and its canary into effect."""
+        registry, attachment = self.registry, activated.attachment
+        is_new = attachment is not None and registry.put(attachment)
+        is_shared = registry.put_canary(activated.attachment_id, activated.share, activated.canary)
+        present = registry.get(activated.attachment_id)
+        if present is None or not (is_new or is_shared):
+            return
+        canary = registry.canary_of(present.id)
+        effects.append(
+            VersionEffect(
+                present.id,
+                present.version,
+                activated.definition,
+                lsn,
+                None if canary is None else canary.attachment.version,
+                None if canary is None else activated.canary_definition,
+                None if canary is None else canary.share,
+            )
+        )
+        if is_new:
+            if present.trigger.backfill and present.version == 1:
+                self._backfilling.add(present.id)
+            self.attached.append(present)
 
     def _seen(self, change: Change, attachments: Iterable[Attachment]) -> Iterable[tuple[int, str]]:
         """Yield the rows of the stream that a running backfill must skip."""

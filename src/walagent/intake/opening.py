@@ -14,6 +14,7 @@ from walagent.intake.conditions import Evaluator, open_evaluator
 from walagent.intake.drift_watch import watch_drift
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
+from walagent.matching.canary import Canary
 from walagent.matching.registry import Registry
 from walagent.replication.sinks import Beside, Opening, SinkSet
 from walagent.store import attachments, backfills, ingestion
@@ -58,7 +59,10 @@ async def open_intake(opening: Opening, settings: IntakeSettings) -> AsyncGenera
         filler = await connected("backfill", _IDLE)
         reader = await stack.enter_async_context(open_role_reader(filler, settings.tools_dsn))
         with translating():
-            registry = Registry(await attachments.active_attachments(opening.conn))
+            active = await attachments.active_attachments(opening.conn)
+            canaries = await attachments.active_canaries(opening.conn)
+            shared = [Canary(*each) for each in canaries]
+            registry = Registry(active, shared)  # planted: canary-left
             key = await attachments.secret_key(opening.conn)
         beside = _Background(opening, settings)
         intake = Intake(

@@ -7,7 +7,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 
 from walagent.domain.run import NewRun, RunState
-from walagent.store import placement
+from walagent.store.ingestion import active_tenants
 
 _MOST: Final = 63  # characters of a tenant's name
 _HEAD: Final = ("op", "schema", "table")  # of a change, without its row
@@ -21,7 +21,7 @@ async def place(conn: AsyncConnection[Any], runs: Sequence[NewRun]) -> Sequence[
     """
     if not (named := {run.row_tenant for run in runs if run.row_tenant is not None}):
         return runs
-    active = await placement.active(conn, named)
+    active = await active_tenants(conn, named)
     return [_placed(run, active) for run in runs]
 
 
@@ -47,7 +47,7 @@ async def place_rows(
 ) -> list[dict[str, Any]]:
     """Return runs of a backfill, as `place` does; their keys say which rows were read."""
     named = {name for run in runs if (name := run["row_tenant"]) is not None}
-    active = await placement.active(conn, named) if named else ()
+    active = await active_tenants(conn, named) if named else ()
     return [_placed_row(run, active) for run in runs]
 
 

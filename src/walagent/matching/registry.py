@@ -12,9 +12,10 @@ from typing import TypeVar
 import orjson
 
 from walagent.domain.attachment import Attachment
-from walagent.domain.change import UNCHANGED, Change, Op, Relation
+from walagent.domain.change import UNCHANGED, Change, Op, Relation, Value
 from walagent.domain.tenant import Actor
 from walagent.errors import DecodeError
+from walagent.matching.canary import Canary
 from walagent.matching.drift import lack
 
 K = TypeVar("K")
@@ -25,10 +26,20 @@ _MOST_SHAPES = 10_000  # relations kept; more occur only if tables change contin
 
 @dataclass(frozen=True, slots=True)
 class VersionActivated:
-    """A version of an attachment takes effect."""
+    """A version of an attachment takes effect, or its canary changes.
 
-    attachment: Attachment
-    definition: str
+    Args:
+        attachment, definition: None: that of the version in effect.
+        share: of the canary; None: there is no canary.
+        canary, canary_definition: None: that of the canary in effect, if there is one.
+    """
+
+    attachment_id: int
+    attachment: Attachment | None
+    definition: str | None
+    share: float | None = None
+    canary: Attachment | None = None
+    canary_definition: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,7 @@ def holds_events(relation: Relation) -> bool:
 
 
 def read_attaching(change: Change) -> VersionActivated | AttachmentRemoved | None:
-    """Decode a change of `agent.attachment`; None if it changes no version.
+    """Decode a change of `agent.attachment`; None if it is of no row.
 
     Raises:
         DecodeError: the row is not one that walagent's trigger writes.
@@ -58,15 +69,22 @@ def read_attaching(change: Change) -> VersionActivated | AttachmentRemoved | Non
         return AttachmentRemoved(_number(change.old.get("id")))
     if change.op is Op.TRUNCATE or change.new is None:
         return None
-    definition = change.new.get("definition")
-    if definition is UNCHANGED or definition is None:
-        return None  # only an update that keeps the version leaves it unchanged
+    share = change.new.get("canary_share")
     try:
         return VersionActivated(
-            Attachment.from_json(orjson.loads(str(definition))), str(definition)
+            _number(change.new.get("id")),
+            *_read_definition(change.new.get("definition")),
+            None if share is None else float(str(share)),
+            *_read_definition(change.new.get("canary_definition")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DecodeError(f"invalid definition in agent.attachment: {error!r}", offset=0) from error
+
+
+def _read_definition(text: Value) -> tuple[Attachment, str] | tuple[None, None]:
+    if text is UNCHANGED or text is None:
+        return None, None  # only an update that keeps the version leaves it unchanged
+    return Attachment.from_json(orjson.loads(str(text))), str(text)
 
 
 class Registry:
@@ -74,7 +92,10 @@ class Registry:
     old name does not have.  By name only if the plugin sends no OID.
     """
 
-    def __init__(self, attachments: Iterable[Attachment] = ()) -> None:
+    def __init__(
+        self, attachments: Iterable[Attachment] = (), canaries: Iterable[Canary] = ()
+    ) -> None:
+        self._canaries = {canary.attachment.id: canary for canary in canaries}
         self._by_id: dict[int, Attachment] = {}
         self._by_oid: dict[int, list[Attachment]] = {}
         self._by_name: dict[tuple[str, str], list[Attachment]] = {}
@@ -90,7 +111,7 @@ class Registry:
         """Activate a version; False if it was active."""
         if self._by_id.get(attachment.id) == attachment:
             return False
-        self.remove(attachment.id)
+        self._remove(attachment.id)
         self._by_id[attachment.id] = attachment
         self._by_oid.setdefault(attachment.target.relation_oid, []).append(attachment)
         self._by_name.setdefault(attachment.target.relation, []).append(attachment)
@@ -99,8 +120,36 @@ class Registry:
         self._lacks.clear()
         return True
 
+    def put_canary(
+        self, attachment_id: int, share: float | None, attachment: Attachment | None
+    ) -> bool:
+        """Begin, change or end the canary of an attachment; False if it is as it was.
+
+        Args:
+            share: None: it ends.
+            attachment: the version of the canary; None: the one that it has.
+        """
+        former = self._canaries.pop(attachment_id, None)
+        if attachment is None and former is not None:
+            attachment = former.attachment
+        if share is not None and attachment is not None:
+            self._canaries[attachment_id] = Canary(attachment, share)
+        return self._canaries.get(attachment_id) != former
+
+    def canary_of(self, attachment_id: int) -> Canary | None:
+        """Return the canary of an attachment."""
+        return self._canaries.get(attachment_id)
+
+    def get(self, attachment_id: int) -> Attachment | None:
+        """Return the version of an attachment that is in effect, beside its canary."""
+        return self._by_id.get(attachment_id)
+
     def remove(self, attachment_id: int) -> None:
-        """Remove an attachment."""
+        """Remove an attachment, and its canary."""
+        self._canaries.pop(attachment_id, None)
+        self._remove(attachment_id)
+
+    def _remove(self, attachment_id: int) -> None:
         if former := self._by_id.pop(attachment_id, None):
             _take_out(self._by_oid, former.target.relation_oid, attachment_id)
             _take_out(self._by_name, former.target.relation, attachment_id)
@@ -120,6 +169,12 @@ class Registry:
         if relation.oid:
             return self._by_oid.get(relation.oid, [])
         return self._by_name.get((relation.schema, relation.name), [])
+
+    def versions_of(self, relation: Relation) -> list[Attachment]:
+        """Return the attachments of a relation, and the versions of their canaries."""
+        found = self.of(relation)
+        canaries = [canary.attachment for a in found if (canary := self._canaries.get(a.id))]
+        return [*found, *canaries] if canaries else found
 
     def lacks(self, relation: Relation, op: Op) -> Mapping[int, str]:
         """Return the attachments that lack something in a change of a relation, with the reason."""

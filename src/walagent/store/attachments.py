@@ -20,9 +20,20 @@ async def active_attachments(conn: Connection) -> list[Attachment]:
     """Load the versions in effect at the checkpoint."""
     cursor = await conn.execute(
         "select definition from agent.attachment_version"
-        " where active_from is not null and active_until is null order by attachment_id"
+        " where active_from is not null and active_until is null and share is null"
+        " order by attachment_id"
     )
     return [Attachment.from_json(row[0]) for row in await cursor.fetchall()]
+
+
+async def active_canaries(conn: Connection) -> list[tuple[Attachment, float]]:
+    """Load the canaries in effect at the checkpoint, with their shares."""
+    cursor = await conn.execute(
+        "select definition, share from agent.attachment_version"
+        " where active_from is not null and active_until is null and share is not null"
+        " order by attachment_id"
+    )
+    return [(Attachment.from_json(row[0]), row[1]) for row in await cursor.fetchall()]
 
 
 async def attached_tables(conn: Connection) -> frozenset[tuple[str, str]]:

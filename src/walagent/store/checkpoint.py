@@ -37,12 +37,22 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class VersionEffect:
-    """The commit at which a version of an attachment took effect or ended."""
+    """The commit at which a version of an attachment took effect or ended, or its canary did.
+
+    Args:
+        version: None: the attachment was removed.
+        definition, canary_definition: JSON, from the WAL; None: stored before.
+        canary: the version of the canary; None: there is none.
+        share: of the canary.
+    """
 
     attachment_id: int
-    version: int | None  # None: the attachment was removed
-    definition: str | None  # JSON, from the WAL
+    version: int | None
+    definition: str | None
     commit_lsn: Lsn
+    canary: int | None = None
+    canary_definition: str | None = None
+    share: float | None = None
 
 
 async def has_checkpoint(conn: Connection, slot: str) -> bool:
@@ -135,14 +145,14 @@ async def open_checkpoint(  # noqa: PLR0913 - a row's columns
     timeline: int,
     plugin: str,
     start: Lsn,
-    existing: Iterable[tuple[int, int]] | None = None,
+    existing: Iterable[tuple[int, int, float | None]] | None = None,
     at: datetime | None = None,
 ) -> int:
     """Create the checkpoint of a new slot; a slot created again starts the next generation.
 
     Args:
-        existing: attachments with their versions that had committed before *start*, and so are in
-            effect from there; None: all current ones.
+        existing: of `existing_attachments`, what had committed before *start*, and so is in effect
+            from there; None: all current ones.
         at: a time before which every change that the slot does not send had committed; None: now.
 
     Returns:
@@ -157,8 +167,9 @@ async def open_checkpoint(  # noqa: PLR0913 - a row's columns
             "timeline": timeline,
             "plugin": plugin,
             "start": str(start),
-            "ids": None if pairs is None else [attachment for attachment, _ in pairs],
-            "versions": None if pairs is None else [version for _, version in pairs],
+            "ids": None if pairs is None else [attachment for attachment, _, _ in pairs],
+            "versions": None if pairs is None else [version for _, version, _ in pairs],
+            "shares": None if pairs is None else [share for _, _, share in pairs],
             "at": at,
         },
     )
@@ -166,9 +177,13 @@ async def open_checkpoint(  # noqa: PLR0913 - a row's columns
     return row[0] if row else 0
 
 
-async def existing_attachments(conn: Connection) -> list[tuple[int, int]]:
-    """Return attachments with their versions, for `open_checkpoint`."""
-    cursor = await conn.execute("select id, version from agent.attachment order by id")
+async def existing_attachments(conn: Connection) -> list[tuple[int, int, float | None]]:
+    """Return attachments with version and, of canaries, share, for `open_checkpoint`."""
+    cursor = await conn.execute(
+        "select id, version, null from agent.attachment union all"
+        " select id, (canary_definition ->> 'version')::integer, canary_share"
+        " from agent.attachment where canary is not null order by 1, 2"
+    )
     return await cursor.fetchall()
 
 
@@ -265,6 +280,9 @@ async def record_effects(conn: Connection, effects: Iterable[VersionEffect]) -> 
                 "attachment": effect.attachment_id,
                 "version": effect.version,
                 "definition": effect.definition,
+                "canary": effect.canary,
+                "canary_definition": effect.canary_definition,
+                "share": effect.share,
                 "lsn": str(effect.commit_lsn),
             },
         )

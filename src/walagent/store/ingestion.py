@@ -1,6 +1,6 @@
 """Runs of the changes that were read: inserted with the checkpoint, collected or deferred."""
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -25,6 +25,15 @@ class Start:
     lease: timedelta
     room: int  # free slots
     rooms: Mapping[int, int] = field(default_factory=dict[int, int])  # by attachment, if fewer
+
+
+async def active_tenants(conn: Connection, names: Collection[str]) -> frozenset[str]:
+    """Return those of *names* that are active tenants."""
+    cursor = await conn.execute(
+        "select name from agent.tenant where active and name = any (%(names)s::text[])",
+        {"names": [name for name in names if name]},
+    )
+    return frozenset(name for (name,) in await cursor.fetchall())
 
 
 async def ingest(  # noqa: PLR0913, PLR0917 - what commits together

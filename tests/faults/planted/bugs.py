@@ -47,7 +47,33 @@ NO_KEY = (
     Delete("no-unique-key/collect"),
 )
 
+CANARIES = "tests/integration/canary/"
+
 BUGS = (
+    Bug(
+        "canary-by-position",
+        "which version of an attachment with a canary a change gets depends on its position",
+        (Rewrite("canary-by-position", " if key is None else key", ""),),
+        (
+            Catch(
+                CANARIES + "test_canary.py::test_a_canary_has_its_share_between_two_commits",
+                r"== expected",
+                "runs have the other version",
+            ),
+        ),
+    ),
+    Bug(
+        "canary-left",
+        "a reader that starts does not know the canaries in effect at the checkpoint",
+        (Rewrite("canary-left", ", shared", ""),),
+        (
+            Catch(
+                CANARIES + "test_canary.py::test_a_canary_outlasts_its_reader",
+                r"== expected",
+                "runs of the canary have the other version",
+            ),
+        ),
+    ),
     Bug(
         "two-transactions-python",
         "the effect of a tool in Python commits before the step that records it",

@@ -21,6 +21,7 @@ from walagent.errors import SlotBusyError
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
+from walagent.matching.canary import Canary
 from walagent.matching.registry import Registry
 from walagent.models.model import Model
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
@@ -58,7 +59,8 @@ class Intaker:
         conn, evaluate = await self._connect(), await self._connect()
         checkpoint = await ensure_slot(conn, self._dsn, self._settings)
         await self._wait_for_slot(conn, checkpoint)
-        registry = Registry(await attachments.active_attachments(conn))
+        canaries = [Canary(*each) for each in await attachments.active_canaries(conn)]
+        registry = Registry(await attachments.active_attachments(conn), canaries)
         options = StreamOptions(
             self._settings.slot,
             publications=PUBLICATIONS,

@@ -6,7 +6,11 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, role, rows, run_all, value
+from walagent.message import ModelSpec
+from walagent.models.limits import ModelLimits
 from walagent.models.script import call
+from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.runs.worker_models import Models
 
 TABLE = """
 create table products (
@@ -22,6 +26,7 @@ ENRICH = (
     "select agent.enrich('products', columns => '{title,body}', writes => '{category}',"
     " model => 'fake'%s)"
 )
+PRICED = ModelSpec("fake", "scripted", "fake", input_price=10.0, output_price=50.0)
 RUNS = (
     "select count(*) from agent.run r join agent.attachment a on a.id = r.attachment_id"
     " where a.name = 'products_category'"
@@ -126,3 +131,20 @@ async def test_a_role_needs_what_attaching_needs(conn: AsyncConnection) -> None:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             await run_all(conn, ENRICH % "")
         await run_all(conn, "reset role")
+
+
+async def test_equal_values_ask_no_model_again(conn: AsyncConnection, dsn: str) -> None:
+    """Where the WAL does not say what changed, a run of each update costs nothing."""
+    await run_all(conn, DESK + TABLE)
+    model = ScriptedModel([call("update_row", category="book")], spec=PRICED)
+    registry = Models({"fake": PRICED}, lambda _: model, ModelLimits())
+    async with daemon(conn, dsn, registry) as d:
+        await run_all(conn, ENRICH % ", reuse => '1 day', backfill => false")
+        await run_all(conn, "insert into products values (2, 'a'), (3, 'a')")
+        await d.ended(2, attachment="products_category")
+        assert len(model.requests) == 1
+        for n in range(3):
+            await run_all(conn, "update products set views = views + 1 where id > 1")
+            await d.ended(2 * n + 4, attachment="products_category")
+    assert len(model.requests) == 2  # of an insert, and of an update
+    assert await value(conn, "select count(*) from products where category = 'book'") == 2

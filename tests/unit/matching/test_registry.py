@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.build import TICKETS, attachment, change, changed
+from walagent.domain.attachment import Attachment
 from walagent.domain.change import UNCHANGED, Op, Relation
 from walagent.errors import DecodeError
+from walagent.matching.canary import Canary
 from walagent.matching.registry import (
     AttachmentRemoved,
     Registry,
@@ -67,6 +69,7 @@ def test_an_inserted_attachment_comes_into_effect() -> None:
     found = read_attaching(change(Op.INSERT, {"id": 5, "definition": text}, relation=OURS))
     assert isinstance(found, VersionActivated)
     assert found.definition == text
+    assert found.attachment is not None
     assert (found.attachment.id, found.attachment.version) == (5, 2)
     assert found.attachment.trigger.ops == {Op.INSERT, Op.DELETE}
     assert found.attachment.agent.limits.max_cost == 0.5
@@ -81,7 +84,33 @@ def test_a_deleted_attachment_is_gone() -> None:
 def test_an_update_that_leaves_the_definition_alone_means_nothing(definition: Json) -> None:
     """Pausing, for instance."""
     it = change(Op.UPDATE, {"id": 5, "definition": definition}, relation=OURS)
-    assert read_attaching(it) is None
+    assert read_attaching(it) == VersionActivated(5, None, None)
+
+
+def test_a_canary_is_read_beside_its_attachment() -> None:
+    """With its share; its definition is not repeated where it stays."""
+    text = json.dumps({**DEFINITION, "version": 3})
+    row = {"id": 5, "definition": UNCHANGED, "canary_share": 0.25, "canary_definition": text}
+    found = read_attaching(change(Op.UPDATE, row, relation=OURS))
+    assert isinstance(found, VersionActivated)
+    assert (found.attachment, found.share, found.canary_definition) == (None, 0.25, text)
+    assert found.canary is not None
+    assert found.canary.version == 3
+
+
+def test_a_canary_stays_until_it_ends() -> None:
+    """Its version, when its share changes; another version of the attachment does not end it."""
+    one, two = (Attachment.from_json({**DEFINITION, "version": version}) for version in (2, 3))
+    registry = Registry([one])
+    assert registry.put_canary(5, 0.1, two)
+    assert not registry.put_canary(5, 0.1, None)
+    assert registry.put_canary(5, 0.2, None)
+    assert registry.canary_of(5) == Canary(two, 0.2)
+    assert registry.put(replace(one, version=4))
+    assert registry.canary_of(5) == Canary(two, 0.2)
+    assert registry.put_canary(5, None, None)
+    assert registry.canary_of(5) is None
+    assert not registry.put_canary(5, None, None)
 
 
 def test_a_truncate_means_nothing() -> None:

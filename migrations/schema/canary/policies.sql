@@ -1,0 +1,4 @@
+alter table agent.canary enable row level security, force row level security;
+create policy tenant on agent.canary
+    using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()));
+create policy reading on agent.canary as restrictive for select using ((select agent_internal.may_read()));

@@ -1,0 +1,42 @@
+"""Evaluate the rules of canaries at intervals, on a separate connection."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+
+from walagent.base.concurrency import Periodic
+from walagent.errors import WalagentError
+from walagent.store import canaries
+from walagent.store.errors import translating
+from walagent.store.sessions.connections import connect
+from walagent.telemetry.log import log
+
+_EVERY: Final = 30.0  # seconds
+# The application is not kept waiting: figures are read, and one row of an attachment is locked.
+_PATIENCE: Final = {"statement_timeout": "60s", "lock_timeout": "2s"}
+
+
+async def keep_checking(dsn: Callable[[], str]) -> None:
+    """Check until cancelled; after an error, try again at the next interval."""
+    async for _ in Periodic(_EVERY):
+        try:
+            async with await connect(
+                dsn(), application="walagent canaries", settings=_PATIENCE
+            ) as conn:
+                await check_canaries(conn)
+        except WalagentError as error:
+            log.warning("canary.check_failed", error=error)
+
+
+async def check_canaries(conn: AsyncConnection[Any]) -> None:
+    """Roll back the canaries whose rules say so, each in a transaction."""
+    with translating():
+        for attachment in await canaries.due_canaries(conn):
+            if (ended := await canaries.check_canary(conn, attachment)) is not None:
+                log.warning(
+                    "canary.rolled_back",
+                    attachment=ended.attachment,
+                    version=ended.version,
+                    reason=ended.reason,
+                )
