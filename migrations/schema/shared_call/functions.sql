@@ -75,6 +75,7 @@ declare
     _wait  double precision;
 begin
     perform agent_internal.fence(_run, _lease);
+    delete from agent_internal.shared_wait w where w.run_id = _run;  -- it looks itself
     select * into _own from agent.run r where r.id = _run;
     select v.definition into _definition from agent.attachment_version v
      where v.attachment_id = _own.attachment_id and v.version = _own.attachment_version;
@@ -102,8 +103,7 @@ begin
         return jsonb_build_object('run', _call.run_id, 'content', _reply);
     elsif not found and _of.lease = _call.lease and _of.lease_expires_at is not null then
         _wait := greatest(extract(epoch from _of.lease_expires_at - _now), 1) + random();
-        insert into agent_internal.shared_wait (run_id, of_run, tenant) values (_run, _call.run_id, _own.tenant)
-        on conflict (run_id) do update set of_run = excluded.of_run;
+        insert into agent_internal.shared_wait (run_id, of_run, tenant) values (_run, _call.run_id, _own.tenant);
         perform agent_internal.park_locked(
             _run, 'waiting_retry', _wait * interval '1 second', true,
             jsonb_build_object('reason', format('waits for the reply of run %s to an equal call', _call.run_id)), 0, null);
@@ -116,10 +116,10 @@ end;
 $$;
 comment on function agent_internal.share_call(bigint, bigint, bytea) is 'Share the first call of a run that the caller holds with equal calls of other runs';
 
--- Let the runs go on that wait for the reply of a run: it is there, or will not come.
+-- Let the runs go on that wait for the reply of a run: all of them if it is there, else the first, which asks for the others.
 --
--- Locks the call first: who is about to wait has locked it, and is seen here then.  A run that is locked is executed, and
--- looks itself.
+-- Locks the call first: a run that is about to wait has locked it, and is seen here then.  A run that is locked is executed,
+-- and looks itself.
 create or replace function agent_internal.wake_waiting(_run bigint)
     returns void
     language plpgsql
@@ -127,14 +127,28 @@ create or replace function agent_internal.wake_waiting(_run bigint)
     set search_path = pg_catalog, pg_temp
     set enable_seqscan = off
 as $$
+declare
+    _shared boolean;
+    _woken  bigint[];
 begin
     perform from agent_internal.shared_call c where c.run_id = _run for update;
-    with woken as (
-        delete from agent_internal.shared_wait w where w.of_run = _run returning w.run_id
-    )
-    update agent.run set next_attempt_at = agent_internal.now()
-     where id in (select r.id from agent.run r join woken w on w.run_id = r.id
-                   where r.state = 'waiting_retry' order by r.id for no key update of r skip locked);
+    _shared := exists (
+        select from agent.step s
+               join agent.run r on r.id = s.run_id
+               join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+         where s.run_id = _run and s.seq = 0 and agent_internal.is_shareable(_run, s.content, v.definition));
+    _woken := array(
+        select r.id from agent.run r join agent_internal.shared_wait w on w.run_id = r.id
+         where w.of_run = _run and r.state = 'waiting_retry'
+         order by r.id limit case when not _shared then 1 end
+           for no key update of r skip locked);
+    if _shared then
+        delete from agent_internal.shared_wait w where w.of_run = _run;
+    else
+        delete from agent_internal.shared_wait w where w.run_id = any (_woken);
+        update agent_internal.shared_wait w set of_run = _woken[1] where w.of_run = _run and _woken <> '{}';
+    end if;
+    update agent.run set next_attempt_at = agent_internal.now() where id = any (_woken);
     if found then
         perform pg_notify('walagent_runs', '');
     end if;

@@ -28,11 +28,17 @@ _ENDS = {
 }
 
 
-def opening(changes: Sequence[Mapping[str, Any]], mark: str) -> str:
-    """Put the changes into a delimited block."""
+def opening(changes: Sequence[Mapping[str, Any]], mark: str, *, ordered: bool = False) -> str:
+    """Put the changes into a delimited block.
+
+    Args:
+        ordered: write names in their order: a run that starts as it is inserted has the order of
+            the table, one that was stored another.
+    """
     changes = [{k: v for k, v in change.items() if k != "deferred"} for change in changes]
     shown = changes[0] if len(changes) == 1 else list(changes)
-    body = orjson.dumps(shown, default=_digits).decode()
+    option = orjson.OPT_SORT_KEYS if ordered else None
+    body = orjson.dumps(shown, default=_digits, option=option).decode()
     return framed("change", body, mark)
 
 
@@ -45,7 +51,7 @@ def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: Mode
     agent, steps = as_asked(since_retry(steps), run.agent), since_fresh(steps)
     return Request(
         system=_system(agent),
-        messages=messages(opening(_visible(run), mark), steps),
+        messages=messages(opening(_visible(run), mark, ordered=bool(agent.reuse)), steps),
         tools=tuple(tool.spec for tool in agent.tools),
         choice=tool_choice(must_call(steps, agent), agent),
         max_tokens=output_limit(agent, model, times_cut(steps)),

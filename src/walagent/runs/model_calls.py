@@ -11,6 +11,7 @@ from walagent.base.retries import DATABASE, seconds
 from walagent.deciders.fall_back import fall_back, standard_tier
 from walagent.domain.run import RunSpec
 from walagent.errors import (
+    ConfigError,
     ModelLimitedError,
     ModelMissingError,
     ModelUnauthorizedError,
@@ -60,7 +61,7 @@ class ModelCalls:
     def instead(self, prompt: Prompt) -> list[Model]:
         """Return the model that may be asked instead of the first; none if it cannot be."""
         if prompt.fallback:
-            with suppress(ModelMissingError, ModelUnauthorizedError):
+            with suppress(ConfigError, ModelMissingError, ModelUnauthorizedError):
                 return [self._resources.model_of(prompt.fallback, self.run.claim.tenant)]
         return []
 

@@ -20,6 +20,8 @@ from walagent.store import shared_calls
 from walagent.store.runs import NewStep
 from walagent.store.shared_calls import Shared
 
+_NO_MARK = "\0"  # in no row: JSON escapes it
+
 
 class Sharing:
     """The first call of one run."""
@@ -40,7 +42,7 @@ class Sharing:
             return None
         if self._log.steps or prompt.model:
             return None
-        request = build_request(run, (), mark="", model=model)
+        request = build_request(run, (), mark=_NO_MARK, model=model)
         if is_random(model, request):  # since the agent was attached
             return None
         digest = digest_of(model, request, prompt.tier)

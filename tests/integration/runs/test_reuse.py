@@ -9,8 +9,9 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, value
-from tests.helpers.queue import add_runs
+from tests.helpers.queue import add_runs, claim
 from walagent.base import faults
+from walagent.domain.run import RunState
 from walagent.errors import ModelRejectedError, ModelUnavailableError
 from walagent.message import ModelSpec, Reply, Stop, Text, Thinking, ToolCall, Usage
 from walagent.models.limits import ModelLimits
@@ -18,6 +19,8 @@ from walagent.models.script import Answer, call, in_turn
 from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.runs.pruning import forget
 from walagent.runs.worker_models import Models
+from walagent.store import runs, shared_calls
+from walagent.store.runs import Spent
 
 SPEC = "writes=[status], reuse=1d"
 CLOSE = call("update_row", status="closed")
@@ -154,6 +157,27 @@ async def test_a_run_that_fails_lets_the_next_one_ask(conn: AsyncConnection, dsn
         assert len(model.requests) == 2
 
 
+async def test_a_run_without_a_reply_lets_one_other_ask_for_the_rest(conn: AsyncConnection) -> None:
+    """Otherwise a thousand equal rows in an outage would wake each other half a million times."""
+    await run_all(conn, DESK)
+    attached = await attach(conn, SPEC)
+    await tickets(conn, attached, 1, ["same"] * 4)
+    first, *others = await claim(conn)
+    digest = bytes(32)
+    assert await shared_calls.share_call(conn, first, digest) is None
+    for each in others:
+        shared = await shared_calls.share_call(conn, each, digest)
+        assert shared is not None
+        assert (shared.run, shared.content) == (first.run_id, None)
+    due = "select id from agent.run where state = 'waiting_retry' and next_attempt_at <= now()"
+    assert await column(conn, due) == []
+    await runs.park_run(conn, first, RunState.WAITING_RETRY, delay=3600.0, spent=Spent(0, None))
+    await shared_calls.wake_waiting(conn, first.run_id)
+    assert await column(conn, due) == [others[0].run_id]
+    waits = "select run_id, of_run from agent_internal.shared_wait order by 1"
+    assert await rows(conn, waits) == [(o.run_id, others[0].run_id) for o in others[1:]]
+
+
 async def test_a_run_that_is_retried_shares_again(conn: AsyncConnection, dsn: str) -> None:
     """An outage costs one request for each attempt, not one for each row."""
     out = ModelUnavailableError("out", retry_after=0.1)
@@ -233,6 +257,26 @@ async def test_what_is_no_longer_shared_is_asked_again_and_removed(
         await run_all(conn, f"{old} - interval '1 s'")
         await forget(conn, timedelta(days=1))
         assert await value(conn, left) == 0
+
+
+async def test_rows_are_equal_whatever_order_their_columns_are_stored_in(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """A run that starts as it is inserted has the order of the table; jsonb has another."""
+    await run_all(conn, DESK)
+    await attach(conn, SPEC)
+    model = ScriptedModel([CLOSE], spec=PRICED)
+    registry = Models({"fake": PRICED}, lambda _: model, ModelLimits())
+    insert = "insert into support_tickets (id, issue) values (%s, 'same')"
+    async with daemon(conn, dsn, registry) as d:
+        await conn.execute(insert, [1])  # started by the reader
+        await ended(d, 1)
+        await d.stop("worker")
+        await conn.execute(insert, [2])  # stored, and claimed later
+        await d.until("select count(*) = 2 from agent.run")
+        await d.start_worker()
+        assert await ended(d, 2) == ["succeeded"] * 2
+        assert len(model.requests) == 1
 
 
 async def test_a_batch_of_repeated_texts_asks_once_for_each_text(
