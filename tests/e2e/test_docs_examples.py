@@ -22,7 +22,7 @@ from walagent.testing import FakeProvider, call
 
 HOST = "db.example"  # stands for the test server wherever a page connects to it
 OWN_DATABASE = "<!-- begins with an empty database called "  # a page's wish, up to the next blank
-PATIENCE = 60.0
+PATIENCE = 90.0
 
 # What stands in for a page's language model answers.
 ESCALATE = (

@@ -159,13 +159,16 @@ class _UndoneError(Exception):
     """The transaction is rolled back."""
 
 
-async def follow(client: Checked, chance: random.Random, deleting: Served) -> None:
-    """Follow; leave some requests before they are answered, and end some shapes."""
+async def follow(
+    client: Checked, chance: random.Random, deleting: Served, calm: asyncio.Event
+) -> None:
+    """Follow; until it is calm, leave some requests before they are answered, and end shapes."""
     while True:
         with suppress(TimeoutError):
-            async with asyncio.timeout(chance.choice((0.01, 0.1, 5.0))):
+            patience = 60.0 if calm.is_set() else chance.choice((0.01, 0.1, 5.0))
+            async with asyncio.timeout(patience):
                 await client.step(live=client.is_up_to_date)
-        if chance.random() < 0.02 and client.handle:
+        if chance.random() < 0.02 and client.handle and not calm.is_set():
             query = {**client.query, "secret": SECRET, "handle": client.handle}
             await deleting.http.delete(deleting.url, params=query)
 
@@ -182,12 +185,14 @@ async def ended(tasks: list[asyncio.Task[None]], seconds: float) -> set[asyncio.
 
 
 async def followed(
-    clients: list[Checked], tasks: list[asyncio.Task[None]]
+    clients: list[Checked], tasks: list[asyncio.Task[None]], calm: asyncio.Event
 ) -> set[asyncio.Task[None]]:
     """Wait until each client has received a change: on a busy machine it may have snapshots alone.
 
-    Returns tasks that have failed meanwhile.
+    Nobody leaves or ends anything meanwhile: where each answer takes longer than a client waits, it
+    would not get further.  Returns tasks that have failed.
     """
+    calm.set()
     async with asyncio.timeout(60):
         while not all(has_followed(each) for each in clients):
             if done := await ended(tasks, 0.5):
@@ -217,12 +222,13 @@ async def test_every_client_ends_as_the_table(conn: AsyncConnection, dsn: str, s
     queries = [{"table": "item", **({"where": part} if part else {})} for part in PARTS]
     ways = (Checked, Streamed, Checked)  # the last one: over the multiplexer
     clients: list[Checked] = []
+    calm = asyncio.Event()
 
     async def writing() -> None:
         async with await AsyncConnection.connect(dsn, autocommit=True) as own:
             while True:
                 await write(own, chance)
-                await asyncio.sleep(chance.random() / 50)
+                await asyncio.sleep(chance.random() / (2 if calm.is_set() else 50))
 
     writer: asyncio.Task[None] | None = None
     for number in range(ROUNDS):
@@ -236,10 +242,10 @@ async def test_every_client_ends_as_the_table(conn: AsyncConnection, dsn: str, s
             for index, client in enumerate(clients):
                 client.served = socket if index >= 2 * len(queries) else served
             writer = writer or asyncio.create_task(writing())
-            tasks = [asyncio.create_task(follow(each, chance, served)) for each in clients]
+            tasks = [asyncio.create_task(follow(each, chance, served, calm)) for each in clients]
             done = await ended([writer, *tasks], 3.0)
             if number == ROUNDS - 1:
-                done = done or await followed(clients, [writer, *tasks])
+                done = done or await followed(clients, [writer, *tasks], calm)
             for each in (*done, *tasks):
                 each.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
