@@ -127,6 +127,7 @@ class _Player:
         self._dsn = dsn
         self._folder = folder
         self._given = conninfo_to_dict(dsn)
+        self._drained: list[asyncio.Task[bytes]] = []
         self._daemons: list[asyncio.subprocess.Process] = []
         self._environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PG")},
@@ -215,6 +216,7 @@ class _Player:
                 line = await daemon.stderr.readline()
                 assert line, said.decode()
                 said += line
+        self._drained.append(asyncio.create_task(daemon.stderr.read()))  # or its log blocks it
 
     async def _finish(self, command: str, block: Block) -> str:
         process = await self._spawn(
