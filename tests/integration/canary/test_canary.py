@@ -6,7 +6,16 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
-from tests.helpers.database import DESK, attach, message_of, refused, rows, run_all, value
+from tests.helpers.database import (
+    DESK,
+    attach,
+    message_of,
+    refused,
+    rows,
+    run_all,
+    until,
+    value,
+)
 from tests.integration.cli.user import User
 from walagent.domain.attachment import Attachment
 from walagent.matching.canary import Canary
@@ -134,6 +143,39 @@ async def test_a_change_of_the_attachment_ends_its_canary(conn: AsyncConnection,
         await d.caught_up()
         assert await rows(conn, ACTIVE) == [(3, None)]
     assert await rows(conn, "select version, state from agent.canary") == [(2, "replaced")]
+
+
+async def test_a_detached_attachment_has_no_canary(conn: AsyncConnection, dsn: str) -> None:
+    """Its record stays; what is attached under the name later is another one."""
+    await desk(conn)
+    async with daemon(conn, dsn, parts=("reader",)) as d:
+        await value(conn, "select agent.canary('desk', 'model=second', share => 0.9)")
+        await value(conn, "select agent.detach('desk')")
+        await attach(conn, "name=desk")
+        await write(conn, *range(10))
+        await d.caught_up()
+        assert await rows(conn, ACTIVE) == [(1, None)]
+    assert {version for _, version in await rows(conn, RUNS)} == {1}
+    assert await rows(conn, "select version, state from agent.canary") == [(2, "replaced")]
+
+
+async def test_changes_deferred_for_a_canary_stay_with_it(conn: AsyncConnection, dsn: str) -> None:
+    """The attachment was broken for a while, and is what it was."""
+    await desk(conn, "writes=[status]")
+    async with daemon(conn, dsn, parts=("reader",)) as d:
+        await value(conn, "select agent.canary('desk', 'model=second', share => 0.5)")
+        canary = await canary_of(conn)
+        await run_all(conn, "alter table support_tickets rename status to state")
+        await write(conn, *range(20))
+        await d.caught_up()
+        await until(conn, "select paused from agent.attachment where name = 'desk'")
+        await run_all(conn, "alter table support_tickets rename state to status")
+        await value(conn, "select agent.resume('desk')")
+        await d.caught_up()
+    deferred = "select bool_and(change ? 'deferred') from agent.run"
+    assert await value(conn, f"{deferred} where change ->> 'table' = 'support_tickets'")
+    expected = [(str(n), 2 if canary.takes(str(n)) else 1) for n in range(20)]
+    assert await rows(conn, RUNS) == expected
 
 
 async def test_a_change_to_what_the_canary_is_promotes_it(conn: AsyncConnection) -> None:
