@@ -16,6 +16,7 @@ from tests.helpers.database import (
     until,
     value,
 )
+from tests.integration.canary.test_canary_rules import ran
 from tests.integration.cli.user import User
 from walagent.domain.attachment import Attachment
 from walagent.matching.canary import Canary
@@ -143,6 +144,21 @@ async def test_a_change_of_the_attachment_ends_its_canary(conn: AsyncConnection,
         await d.caught_up()
         assert await rows(conn, ACTIVE) == [(3, None)]
     assert await rows(conn, "select version, state from agent.canary") == [(2, "replaced")]
+
+
+async def test_a_retry_keeps_a_run_with_the_canary_that_there_is(conn: AsyncConnection) -> None:
+    """Of one that has ended, it takes the version of the attachment."""
+    await desk(conn)
+    (made,) = await rows(conn, "select id from agent.attachment")
+    await value(conn, "select agent.canary('desk', 'model=second')")
+    (run,) = await ran(conn, int(made[0]), 2, 1, failed=1)
+    retried = "select attachment_version from agent.run where id = %s and state = 'pending'"
+    await value(conn, "select agent.retry(%s)", run)
+    assert await value(conn, retried, run) == 2
+    await value(conn, "select agent.cancel(%s)", run)
+    await value(conn, "select agent.roll_back_canary('desk')")
+    await value(conn, "select agent.retry(%s)", run)
+    assert await value(conn, retried, run) == 1
 
 
 async def test_a_detached_attachment_has_no_canary(conn: AsyncConnection, dsn: str) -> None:
