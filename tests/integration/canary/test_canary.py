@@ -1,5 +1,6 @@
 """A canary: a version of an attachment that a share of the ordering keys gets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.helpers.database import (
 )
 from tests.integration.canary.test_canary_rules import ran
 from tests.integration.cli.user import User
+from walagent.base import faults
 from walagent.domain.attachment import Attachment
 from walagent.matching.canary import Canary
 from walagent.postgres.lsn import Lsn
@@ -25,7 +27,7 @@ from walagent.store import checkpoint as checkpoints
 
 RUNS = """
 select r.key, r.attachment_version from agent.run r
- where r.change ->> 'table' = 'support_tickets' order by r.id
+ where r.change ->> 'table' = 'support_tickets' order by r.commit_lsn, r.ordinal
 """
 ACTIVE = """
 select version, share from agent.attachment_version
@@ -91,6 +93,35 @@ async def test_a_canary_has_its_share_between_two_commits(conn: AsyncConnection,
         conn, "select version, base_version, state, reason from agent.canary order by 1"
     ) == [(2, 1, "rolled_back", "no"), (3, 1, "promoted", None)]
     assert await value(conn, "select model from agent.agent where name = 'desk'") == "second"
+
+
+async def test_a_canary_is_in_effect_from_its_place_in_a_transaction(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Also in one so large that it is ingested in pieces, and read again after a crash."""
+    await desk(conn)
+    insert = "insert into support_tickets (id) select generate_series({}, {})".format
+    async with daemon(conn, dsn, parts=("reader",)) as d:
+        await d.caught_up()
+        with faults.armed("intake.checkpoint_advanced"):
+            await run_all(
+                conn,
+                f"begin; {insert(1, 5000)};"
+                "select agent.canary('desk', 'model=second', share => 0.5);"
+                f"{insert(5001, 6000)}; select agent.canary('desk', share => 0.1);"
+                f"{insert(6001, 7000)}; commit",
+            )
+            await d.dies("reader")
+        canary = await canary_of(conn)
+        await d.start_reader()
+        await d.caught_up()
+        assert await rows(conn, ACTIVE) == [(1, None), (2, 0.1)]
+    half = replace(canary, share=0.5)
+    assert await rows(conn, RUNS) == [
+        *((str(n), 1) for n in range(1, 5001)),
+        *((str(n), 2 if half.takes(str(n)) else 1) for n in range(5001, 6001)),
+        *((str(n), 2 if canary.takes(str(n)) else 1) for n in range(6001, 7001)),
+    ]
 
 
 async def test_a_canary_outlasts_its_reader(conn: AsyncConnection, dsn: str) -> None:
