@@ -273,7 +273,8 @@ end;
 $$;
 comment on function agent_internal.bind_relation(text, oid, jsonb, jsonb, jsonb) is 'Complete a statement about a table with its present name and column types';
 
--- Pin the runs that waited while the attachment was broken to a version that is not.  Runs with steps keep theirs.
+-- Pin the runs that waited while the attachment was broken to a version that is not.  Runs with steps keep theirs, and so do
+-- those of a canary that can run.
 -- Called in the transaction that creates the version or resumes.
 create or replace function agent_internal.repin_runs(_attachment_id bigint, _version integer)
     returns void
@@ -295,7 +296,9 @@ begin
         select r.id, r.attachment_version, r.change ? 'deferred' from agent.run r
          where r.queue_id = _attachment_id and r.state = 'waiting_retry'
     ), mine as materialized (
-        select v.version, agent_internal.drift_of(v.definition) is not null as broken
+        select v.version, agent_internal.drift_of(v.definition) is not null as broken,
+               exists (select from agent.attachment a
+                        where a.id = _attachment_id and a.canary_definition ->> 'version' = v.version::text) as is_canary
           from agent.attachment_version v
                join agent.attachment_version n on n.attachment_id = v.attachment_id and n.version = _version
          where v.attachment_id = _attachment_id and v.version <> _version
@@ -306,7 +309,7 @@ begin
     update agent.run r
        set attachment_version = _version
       from waiting w join mine m using (version)
-     where r.id = w.id and (w.deferred or m.broken)
+     where r.id = w.id and (w.deferred and not m.is_canary or m.broken)
        and r.attachment_id = _attachment_id and r.attachment_version = m.version and r.state in ('pending', 'waiting_retry')
        and not exists (select from agent.step s where s.run_id = r.id);
 end;

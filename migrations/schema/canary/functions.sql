@@ -474,17 +474,15 @@ create or replace function agent_internal.check_canary(_attachment_id bigint)
 as $$
 declare
     _began  constant timestamptz := clock_timestamp();
-    _on     agent.attachment;
     _found  agent.canary;
     _sides  jsonb[];
     _reason text;
 begin
-    select * into _on from agent.attachment a where a.id = _attachment_id for update skip locked;
     select * into _found from agent.canary c where c.attachment_id = _attachment_id and c.state = 'running';
-    if _on.canary is null or _found.version is null then
+    if not found then
         return;
     end if;
-    _reason := 'it cannot run: ' || agent_internal.drift_of(_on.canary_definition);
+    select 'it cannot run: ' || agent_internal.drift_of(a.canary_definition) into _reason from agent.attachment a where a.id = _attachment_id;
     if _reason is null and _found.rollback_if is not null then
         _sides := array(
             select to_jsonb(f) || jsonb_build_object('version', v.number)
@@ -499,11 +497,16 @@ begin
          where c.attachment_id = _attachment_id and c.version = _found.version;
         return;
     end if;
+    -- Locked only now: figures can take long.  Somebody can have ended it meanwhile.
+    select a.name into attachment from agent.attachment a
+     where a.id = _attachment_id and a.canary_definition ->> 'version' = _found.version::text for update skip locked;
+    if not found then
+        return;
+    end if;
     perform set_config('walagent.canary_reason', _reason, true);
     update agent.attachment a set canary = null where a.id = _attachment_id;
     perform set_config('walagent.canary_reason', '', true);
     update agent.canary c set ended_by = null where c.attachment_id = _attachment_id and c.version = _found.version;
-    attachment := _on.name;
     version := _found.version;
     reason := _reason;
     return next;

@@ -180,12 +180,21 @@ create or replace view agent_internal.failure with (security_invoker = on) as
     select r.tenant, r.id, r.state, r.finished_at, coalesce(r.finished_at, r.created_at) as at, r.created_at, r.error,
            coalesce(v.definition ->> 'agent', o.agent, r.kind) as agent, coalesce(r.error ->> 'sqlstate', '') as sqlstate,
            agent_internal.without_values(coalesce(r.error ->> 'reason', 'no reason was recorded')) as reason,
-           r.attachment_version as version, coalesce(v.made_at, o.made_at) as made_at, coalesce(n.made_at, m.made_at) as replaced_at,
+           r.attachment_version as version, coalesce(v.made_at, o.made_at) as made_at, coalesce(n.at, m.made_at) as replaced_at,
            coalesce(a.version = r.attachment_version, o.is_present, false) as is_present
       from agent.run r
            left join agent.attachment a on a.id = r.attachment_id
            left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
-           left join agent.attachment_version n on n.attachment_id = r.attachment_id and n.version = r.attachment_version + 1
+           -- A canary replaces the version before it when it is promoted, and is replaced when it ends otherwise.
+           left join lateral (
+               (select c.ended_at as at from agent.canary c
+                 where c.attachment_id = r.attachment_id and c.version = r.attachment_version and c.state in ('rolled_back', 'replaced'))
+               union all
+               (select coalesce(c.ended_at, x.made_at)
+                  from agent.attachment_version x left join agent.canary c on c.attachment_id = x.attachment_id and c.version = x.version
+                 where x.attachment_id = r.attachment_id and x.version > r.attachment_version and coalesce(c.state, 'promoted') = 'promoted'
+                 order by x.version limit 1)
+               limit 1) n on true
            left join agent_internal.versions_of_others() o on o.attachment_id = r.attachment_id and o.version = r.attachment_version
            left join agent_internal.versions_of_others() m on m.attachment_id = r.attachment_id and m.version = r.attachment_version + 1;
 comment on view agent_internal.failure is 'Runs with what makes failures the same issue';

@@ -235,7 +235,8 @@ begin
         select v.version, v.definition into _version, _definition
           from agent.attachment a
                join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
-         where a.id = _run.attachment_id and a.version <> _run.attachment_version;
+         where a.id = _run.attachment_id and a.version <> _run.attachment_version
+           and a.canary_definition ->> 'version' is distinct from _run.attachment_version::text;  -- a canary keeps its runs
     end if;
     if _version is not null then
         update agent_internal.merged_change m

@@ -1,13 +1,25 @@
 """A canary: a version of an attachment that a share of the ordering keys gets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
-from tests.helpers.database import DESK, attach, message_of, refused, rows, run_all, value
+from tests.helpers.database import (
+    DESK,
+    attach,
+    message_of,
+    refused,
+    rows,
+    run_all,
+    until,
+    value,
+)
+from tests.integration.canary.test_canary_rules import ran
 from tests.integration.cli.user import User
+from walagent.base import faults
 from walagent.domain.attachment import Attachment
 from walagent.matching.canary import Canary
 from walagent.postgres.lsn import Lsn
@@ -15,7 +27,7 @@ from walagent.store import checkpoint as checkpoints
 
 RUNS = """
 select r.key, r.attachment_version from agent.run r
- where r.change ->> 'table' = 'support_tickets' order by r.id
+ where r.change ->> 'table' = 'support_tickets' order by r.commit_lsn, r.ordinal
 """
 ACTIVE = """
 select version, share from agent.attachment_version
@@ -83,6 +95,35 @@ async def test_a_canary_has_its_share_between_two_commits(conn: AsyncConnection,
     assert await value(conn, "select model from agent.agent where name = 'desk'") == "second"
 
 
+async def test_a_canary_is_in_effect_from_its_place_in_a_transaction(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Also in one so large that it is ingested in pieces, and read again after a crash."""
+    await desk(conn)
+    insert = "insert into support_tickets (id) select generate_series({}, {})".format
+    async with daemon(conn, dsn, parts=("reader",)) as d:
+        await d.caught_up()
+        with faults.armed("intake.checkpoint_advanced"):
+            await run_all(
+                conn,
+                f"begin; {insert(1, 5000)};"
+                "select agent.canary('desk', 'model=second', share => 0.5);"
+                f"{insert(5001, 6000)}; select agent.canary('desk', share => 0.1);"
+                f"{insert(6001, 7000)}; commit",
+            )
+            await d.dies("reader")
+        canary = await canary_of(conn)
+        await d.start_reader()
+        await d.caught_up()
+        assert await rows(conn, ACTIVE) == [(1, None), (2, 0.1)]
+    half = replace(canary, share=0.5)
+    assert await rows(conn, RUNS) == [
+        *((str(n), 1) for n in range(1, 5001)),
+        *((str(n), 2 if half.takes(str(n)) else 1) for n in range(5001, 6001)),
+        *((str(n), 2 if canary.takes(str(n)) else 1) for n in range(6001, 7001)),
+    ]
+
+
 async def test_a_canary_outlasts_its_reader(conn: AsyncConnection, dsn: str) -> None:
     """The next reader begins with the canary, and with its share at the checkpoint."""
     await desk(conn)
@@ -134,6 +175,54 @@ async def test_a_change_of_the_attachment_ends_its_canary(conn: AsyncConnection,
         await d.caught_up()
         assert await rows(conn, ACTIVE) == [(3, None)]
     assert await rows(conn, "select version, state from agent.canary") == [(2, "replaced")]
+
+
+async def test_a_retry_keeps_a_run_with_the_canary_that_there_is(conn: AsyncConnection) -> None:
+    """Of one that has ended, it takes the version of the attachment."""
+    await desk(conn)
+    (made,) = await rows(conn, "select id from agent.attachment")
+    await value(conn, "select agent.canary('desk', 'model=second')")
+    (run,) = await ran(conn, int(made[0]), 2, 1, failed=1)
+    retried = "select attachment_version from agent.run where id = %s and state = 'pending'"
+    await value(conn, "select agent.retry(%s)", run)
+    assert await value(conn, retried, run) == 2
+    await value(conn, "select agent.cancel(%s)", run)
+    await value(conn, "select agent.roll_back_canary('desk')")
+    await value(conn, "select agent.retry(%s)", run)
+    assert await value(conn, retried, run) == 1
+
+
+async def test_a_detached_attachment_has_no_canary(conn: AsyncConnection, dsn: str) -> None:
+    """Its record stays; what is attached under the name later is another one."""
+    await desk(conn)
+    async with daemon(conn, dsn, parts=("reader",)) as d:
+        await value(conn, "select agent.canary('desk', 'model=second', share => 0.9)")
+        await value(conn, "select agent.detach('desk')")
+        await attach(conn, "name=desk")
+        await write(conn, *range(10))
+        await d.caught_up()
+        assert await rows(conn, ACTIVE) == [(1, None)]
+    assert {version for _, version in await rows(conn, RUNS)} == {1}
+    assert await rows(conn, "select version, state from agent.canary") == [(2, "replaced")]
+
+
+async def test_changes_deferred_for_a_canary_stay_with_it(conn: AsyncConnection, dsn: str) -> None:
+    """The attachment was broken for a while, and is what it was."""
+    await desk(conn, "writes=[status]")
+    async with daemon(conn, dsn, parts=("reader",)) as d:
+        await value(conn, "select agent.canary('desk', 'model=second', share => 0.5)")
+        canary = await canary_of(conn)
+        await run_all(conn, "alter table support_tickets rename status to state")
+        await write(conn, *range(20))
+        await d.caught_up()
+        await until(conn, "select paused from agent.attachment where name = 'desk'")
+        await run_all(conn, "alter table support_tickets rename state to status")
+        await value(conn, "select agent.resume('desk')")
+        await d.caught_up()
+    deferred = "select bool_and(change ? 'deferred') from agent.run"
+    assert await value(conn, f"{deferred} where change ->> 'table' = 'support_tickets'")
+    expected = [(str(n), 2 if canary.takes(str(n)) else 1) for n in range(20)]
+    assert await rows(conn, RUNS) == expected
 
 
 async def test_a_change_to_what_the_canary_is_promotes_it(conn: AsyncConnection) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from psycopg import AsyncConnection
 
+from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, rows, run_all, until, value
 from tests.helpers.queue import add_runs
 from walagent.runs.canary_rules import check_canaries
@@ -180,6 +181,39 @@ async def test_a_canary_that_was_rolled_back_by_its_rule_is_a_problem(
     await value(conn, "select agent.canary('desk', 'max_steps=3')")
     await value(conn, "select agent.roll_back_canary('desk')")
     assert [each for each in await show_problems(conn) if each["kind"] == "canary"] == []
+
+
+async def test_the_reader_evaluates_rules(conn: AsyncConnection, dsn: str) -> None:
+    """Also those that became due while there was none."""
+    made = await canary(conn, "failures > 0.5", least=2)
+    await ran(conn, made, 2, 2, failed=2)
+    async with daemon(conn, dsn, parts=("reader",)) as d:
+        await d.until("select state = 'rolled_back' from agent.canary")
+    assert await rows(conn, "select ended_by, ended_at is not null from agent.canary") == [
+        (None, True)
+    ]
+
+
+async def test_a_canary_replaces_a_version_when_it_is_promoted(conn: AsyncConnection) -> None:
+    """Until then a failure of the version before it is one of the present version."""
+    made = await canary(conn, "failures > 0.5")
+    await ran(conn, made, 1, 1, failed=1)
+    await ran(conn, made, 2, 1, failed=1)
+    replaced = (
+        "select f.replaced_at = c.ended_at, f.is_present from agent_internal.failure f,"
+        " agent.canary c order by c.version, f.version"
+    )
+    assert await rows(conn, replaced) == [(None, True), (None, False)]
+    await value(conn, "select agent.roll_back_canary('desk')")
+    assert await rows(conn, replaced) == [(None, True), (True, False)]
+    await value(conn, "select agent.canary('desk', 'model=second')")
+    await value(conn, "select agent.promote_canary('desk')")
+    assert await rows(conn, replaced) == [
+        (False, False),
+        (True, False),
+        (True, False),
+        (False, False),
+    ]
 
 
 async def test_a_rule_is_not_due_again_at_once(conn: AsyncConnection) -> None:

@@ -28,6 +28,10 @@ def _details(row: Row) -> Iterable[Below]:
     if row["backfill"] and row["backfill"] != "done":
         done = f"{row['backfilled']} of {row['to_backfill']} rows"
         yield Below(f"backfill {row['backfill']}: {done}")
+    if row["canary"] is not None:
+        yield Below(
+            f"canary version {row['canary']}: {100 * row['canary_share']:.1f} % of the keys"
+        )
     if row["paused_reason"]:
         yield Below(f"paused: {row['paused_reason']}", "yellow")
 

@@ -9,6 +9,8 @@ select g.name as agent,
        a.condition as "when",
        a.run_as,
        a.version,
+       (a.canary_definition ->> 'version')::integer as canary,
+       a.canary_share,
        a.source,
        case when a.id is null then 'not attached'
             when a.paused then 'paused'
