@@ -19,12 +19,13 @@ from tests.helpers.database import (
     run_all,
     value,
 )
-from tests.helpers.queue import add_runs
+from tests.helpers.queue import add_runs, claim
 from walagent.message import ModelSpec, Text
 from walagent.models.limits import ModelLimits
 from walagent.models.script import Answer, call
 from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.runs.worker_models import Models
+from walagent.store import shared_calls
 
 CAPABILITIES = ("runner", "viewer", "developer", "approver", "asker", "member")
 CLOSE = call("update_row", status="closed")
@@ -180,3 +181,33 @@ async def test_nobody_but_a_worker_shares_a_call(conn: AsyncConnection, capabili
                 "agent_internal.forget_calls(1)",
             ):
                 assert (await refused(conn, f"select {tried}")).sqlstate == "42501"
+
+
+async def test_the_role_of_the_daemon_shares_by_the_functions_alone(conn: AsyncConnection) -> None:
+    """It holds the runs, and sees of the other one what that has shared."""
+    await run_all(conn, DESK)
+    attached = await attach(conn, "writes=[status], reuse=1d")
+    change = {"op": "insert", "new": {"id": 1, "issue": "same"}}
+    await add_runs(conn, attached, "1", "2", change=change)
+    first, second = await claim(conn)
+    async with role(conn) as daemon_login:
+        await run_all(conn, f"select agent.grant_runner('{daemon_login}')")
+        async with as_role(conn, daemon_login):
+            assert await shared_calls.share_call(conn, first, bytes(32)) is None
+            shared = await shared_calls.share_call(conn, second, bytes(32))
+            await shared_calls.wake_waiting(conn, first.run_id)
+            assert not await shared_calls.forget_calls(conn, 10)
+    assert shared is not None
+    assert (shared.run, shared.content) == (first.run_id, None)
+    woken = "select next_attempt_at <= now() from agent.run where id = %s"
+    assert await value(conn, woken, second.run_id)
+
+
+async def test_a_worker_cannot_share_a_run_that_it_does_not_hold(conn: AsyncConnection) -> None:
+    """Neither with a lease that is over, nor with that of another run."""
+    await run_all(conn, DESK)
+    attached = await attach(conn, "writes=[status], reuse=1d")
+    await add_runs(conn, attached, "1", change={"op": "insert", "new": {"id": 1}})
+    (held,) = await claim(conn)
+    tried = f"select agent_internal.share_call({held.run_id}, {held.lease + 1}, '\\x00')"
+    assert (await refused(conn, tried)).sqlstate == "WA001"

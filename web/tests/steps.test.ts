@@ -33,5 +33,9 @@ test("a note says what happened: its text, or who retried", () => {
   expect(noteText({ text: "as was written" })).toBe("as was written");
   expect(noteText({ retry: true, by: "ann" })).toBe("Retried by ann.");
   expect(noteText({ retry: true, fresh: true })).toBe("Retried by the operator, from the beginning.");
+  expect(noteText({ fallback: "b", for: "a", why: "refused" })).toBe("Asks b instead of a: refused.");
+  expect(noteText({ tier: "standard", for: "flex", why: "no capacity" })).toBe(
+    "Asks in tier standard instead of flex: no capacity.",
+  );
   expect(noteText({})).toBe("");
 });

@@ -264,7 +264,8 @@ class _Visit:
         match move:
             case Ask((prompt,)):
                 about, model = {**prompt.about, **own.about}, prompt.model or own.model
-                return Ask((replace(prompt, by=own.by, about=about, model=model),))
+                # Not in another tier, which takes longer than a node may.
+                return Ask((replace(prompt, by=own.by, about=about, model=model, tier=""),))
             case End(state=RunState.SUCCEEDED):
                 if node.get("format") != "json":
                     raise _Done(move.result or "")

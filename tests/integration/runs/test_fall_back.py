@@ -239,3 +239,43 @@ async def test_a_retry_asks_the_first_model_again(conn: AsyncConnection, dsn: st
         await run_all(conn, "select agent.retry(id) from agent.run")
         await d.until("select state = 'succeeded' from agent.run")
     assert len(first.requests) == 2
+
+
+async def test_a_node_of_a_workflow_falls_back(conn: AsyncConnection, dsn: str) -> None:
+    """As its agent says; the next node begins with the first model again."""
+    await run_all(conn, DESK + OTHER)
+    await attach(conn, "name=judge, fallback=other")
+    await run_all(
+        conn,
+        """select agent.create_workflow('w',
+             '[{"name": "one", "kind": "model", "agent": "judge", "prompt": "x", "output": "a"},
+               {"name": "two", "kind": "model", "agent": "judge", "prompt": "y", "output": "b"}]',
+             '[{"from": "one", "to": "two"}]');
+           select agent.start_workflow('w', '{}')""",
+    )
+    no = Reply((Text("No."),), Stop.REFUSAL, Usage(100, 0, 0, 10))
+    first = ScriptedModel([in_turn(no, "mine")], spec=OWN)
+    both = models(first, ScriptedModel(["yours"], spec=SECOND))
+    async with daemon(conn, dsn, both, parts=("worker",)) as d:
+        assert (await state(d))[0] == "succeeded"
+    result = await value(conn, "select result::jsonb from agent.run")
+    assert (result["a"], result["b"]) == ("yours", "mine")
+    assert [name for name, _, _ in await rows(conn, REPLIES)] == ["fake", "other", "fake"]
+
+
+async def test_a_turn_in_a_thread_falls_back(conn: AsyncConnection, dsn: str) -> None:
+    """The answer of the other model is posted; people wait for one."""
+    await run_all(
+        conn,
+        f"""{DESK}; {OTHER};
+           insert into agent.agent (name, model, fallback) values ('sarah', 'fake', 'other');
+           select agent.attach_to_threads('sarah')""",
+    )
+    first = ScriptedModel([ModelRejectedError("filtered", refused=True)], spec=OWN)
+    both = models(first, ScriptedModel(["Hello."], spec=SECOND))
+    async with daemon(conn, dsn, both) as d:
+        thread = await value(conn, "select agent.open_thread('Talk', '{sarah}')")
+        await value(conn, "select agent.post(%s, 'Hi!')", thread)
+        assert (await state(d))[0] == "succeeded"
+    said = "select data ->> 'text' from agent.event where author = 'sarah'"
+    assert await column(conn, said) == ["Hello."]

@@ -20,6 +20,7 @@ from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.runs.pruning import forget
 from walagent.runs.worker_models import Models
 from walagent.store import runs, shared_calls
+from walagent.store.people import listings
 from walagent.store.runs import Spent
 
 SPEC = "writes=[status], reuse=1d"
@@ -289,6 +290,10 @@ async def test_a_batch_of_repeated_texts_asks_once_for_each_text(
         assert await ended(d, 60) == ["succeeded"] * 60
         assert len(model.requests) == 7
     assert len(await column(conn, CLOSED)) == 60
+    (cost,) = await listings.list_costs(conn, ["agent"])
+    assert (cost["runs"], cost["calls"], cost["input"], cost["unknown"]) == (60, 7, 700, 0)
+    assert cost["per_run"] == pytest.approx(7 * 0.0015 / 60)
+    assert await value(conn, "select count(*) from agent.broken_invariant") == 0
 
 
 @pytest.mark.parametrize(

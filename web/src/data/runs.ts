@@ -150,6 +150,11 @@ export interface StepContent {
   edited?: Record<string, unknown>;
   text?: string;
   changes?: RowChange[];
+  fallback?: string;
+  tier?: string;
+  for?: string;
+  why?: string;
+  reused?: { run: number };
   [more: string]: unknown;
 }
 

@@ -270,7 +270,10 @@ function ReplyView({ item, run, isFirst, isOpen }: { item: Reply; run: RunDetail
         <Icon name="agent" />
         <span className="no">{item.no}</span>
         <h2>{item.calls ? `Model called ${item.calls} ${item.calls === 1 ? "tool" : "tools"}` : "Model replied"}</h2>
-        <span className="muted">{item.model}</span>
+        <span className="muted">
+          {item.model}
+          {step.content.reused && ` · reply of run ${step.content.reused.run}`}
+        </span>
         <span className="end muted">
           {number(input)} + {number(step.output_tokens ?? 0)} tokens{cost} · {duration(step.duration_ms ?? 0)}
         </span>

@@ -105,9 +105,12 @@ export function items(steps: readonly Step[], run: RunDetail | undefined): Item[
   return found;
 }
 
-/** What a note says: its text, or who retried the run. */
+/** What a note says: its text, which model or tier is asked from then on, or who retried the run. */
 export function noteText(content: StepContent): string {
   if (content.text ?? content.reason) return content.text ?? content.reason ?? "";
+  if (content.fallback)
+    return `Asks ${content.fallback} instead of ${content.for ?? "the model"}: ${content.why ?? ""}.`;
+  if (content.tier) return `Asks in tier ${content.tier} instead of ${content.for ?? "another"}: ${content.why ?? ""}.`;
   if (!content.retry) return "";
   return `Retried by ${content.by ?? "the operator"}${content.fresh ? ", from the beginning" : ""}.`;
 }
