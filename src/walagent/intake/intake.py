@@ -128,8 +128,9 @@ class Intake:
             outcomes = await self._evaluation.outcomes_of(group.found)
             await self._evaluation.pause_broken(self._writer.conn)
             runs = self._evaluation.runs_of(outcomes)
-            waiting = await self._writer.write(runs, group, batcher.position)
-            self._committed(has_runs=waiting)
+            if runs or group.has_beside:  # a position alone can wait: _write_idle() writes it
+                waiting = await self._writer.write(runs, group, batcher.position)
+                self._committed(has_runs=waiting)
         self.settled = batcher.passed
 
     def _committed(self, *, has_runs: bool) -> None:
