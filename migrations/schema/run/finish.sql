@@ -198,7 +198,7 @@ begin
           from unnest(_given) e join agent.run r on r.id = e.run
          where e.run = any (_held)
            and (e.seq = 0 or exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq - 1))
-        on conflict do nothing
+           and not exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq)  -- as agent_internal.insert_step()
         returning run_id
     ), ended as (
         update agent.run r
