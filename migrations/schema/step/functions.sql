@@ -94,6 +94,7 @@ create or replace function agent_internal.insert_step(
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
 as $$
 begin
     if exists (select from agent_internal.cancel_request c where c.run_id = _run) then
