@@ -26,7 +26,7 @@ from walagent.wal.options import READER
 from walagent.wal.synchronous import why_counted
 
 _CHECK = 2.0  # seconds between two checks
-_CALM = 4.0  # the same, while the server writes no WAL
+_CALM = 5.0  # the same, while the server writes no WAL
 # For one statement: a check that cannot write is repeated.
 _PATIENCE: Final = {"statement_timeout": "5s"}
 
