@@ -160,7 +160,7 @@ def idle(place: Place) -> Mapping[str, Any]:
         attach(place.url, answers)
         with _site(place, "agent") as site:
             site.work(lambda _, n: _insert(site.counting, n), 1)
-            site.counting.until("select pg_sleep(10) is not null")  # what follows a run is done
+            site.counting.until("select pg_sleep(45) is not null")  # and the position is written
 
             def rest() -> int:
                 site.counting.until("select pg_sleep(%s) is not null", seconds)
