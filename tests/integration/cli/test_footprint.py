@@ -99,17 +99,14 @@ def most_at_once(dsn: str) -> Iterator[Counter[str]]:
 def test_a_daemon_has_as_many_connections_as_the_documentation_says(site: User) -> None:
     """However many slots it has, and runs in progress."""
     assert site.dsn is not None
-    with (
-        most_at_once(site.dsn) as most,
-        site.starts("run") as daemon,
-        psycopg.connect(site.dsn, autocommit=True) as conn,
-    ):
-        daemon.says('"reader.streaming"')
-        conn.execute(
-            "insert into support_tickets (customer, issue)"
-            " select 'a', 'b' from generate_series(1, 300)"
-        )
-        until(conn, "select count(*) >= 300 from agent.run where state = 'succeeded'")
+    with site.starts("run") as daemon, psycopg.connect(site.dsn, autocommit=True) as conn:
+        daemon.says('"reader.streaming"')  # before, those that start it come and go
+        with most_at_once(site.dsn) as most:
+            conn.execute(
+                "insert into support_tickets (customer, issue)"
+                " select 'a', 'b' from generate_series(1, 300)"
+            )
+            until(conn, "select count(*) >= 300 from agent.run where state = 'succeeded'")
     assert all(1 <= most[name] <= limit for name, limit in EACH.items()), most
     several = {name for name, count in most.items() if count > 1} - EACH.keys() - {"all"}
     assert several == set(), most
