@@ -18,6 +18,7 @@ from bench.harness import Row, Side, measure, readable  # noqa: E402
 from bench.report import save  # noqa: E402
 from bench.rows import (  # noqa: E402
     console,
+    costs,
     decode,
     durable_runs,
     intake,
@@ -60,6 +61,7 @@ BENCHES: dict[str, Row] = {
     "live_connections": live.CONNECTIONS,
     "live_intake": live.INTAKE,
     "console": console.ROW,
+    **costs.ROWS,
 }
 
 PEERS: dict[str, Side] = {

@@ -26,6 +26,9 @@ _SETTINGS = {
     "max_slot_wal_keep_size": "16GB",
     "checkpoint_timeout": "30min",
     "max_connections": "200",
+    # For rows that count.  It counts nothing in databases that do not say so.
+    "shared_preload_libraries": "pg_stat_statements",
+    "pg_stat_statements.track": "none",
 }
 
 

@@ -18,7 +18,7 @@ Written = dict[int, tuple[float, float]]
 
 _COUNT = 500
 _GAP = 0.02  # seconds between two inserts: each finds everybody waiting
-_HOST = """\
+HOST = """\
 insert into agent.agent (name, model, system_prompt) values ('host', 'bench', 'You are a host.');
 select agent.attach_to_threads('host')"""
 _OTHERS = """\
@@ -27,7 +27,7 @@ with thread as (
     select 'default', 'other' from generate_series(1, {count}) returning id
 )
 insert into agent.member (tenant, thread_id, principal) select 'default', id, 'host' from thread"""
-_THREADS = "select agent.open_thread('ours', '{{host}}') from generate_series(1, {count})"
+THREADS = "select agent.open_thread('ours', '{{host}}') from generate_series(1, {count})"
 
 
 def walagent(place: Place) -> Mapping[str, Any]:
@@ -67,7 +67,7 @@ def conditions(place: Place, others: int = 0) -> Mapping[str, Any]:
 def turns(place: Place, others: int = 10) -> Mapping[str, Any]:
     """Events of as many threads, each with a turn, beside *others* with the same agent."""
     with scripted([workload.ANSWER]) as answers:
-        also = [_HOST, _OTHERS.format(count=others), _THREADS.format(count=_COUNT)]
+        also = [HOST, _OTHERS.format(count=others), THREADS.format(count=_COUNT)]
         attach(place.url, answers, also=[*also, "analyze"])  # as if it had run for a while
     with psycopg.connect(place.url, autocommit=True) as conn:
         threads = [

@@ -33,7 +33,7 @@ NOT_TO_BE_HAD = {"tool.done", "tool.recorded", "run.committed"}
 # Whoever can be robbed is, and then everybody; else nobody.  A tick in progress would make this
 # one do nothing.
 STEAL_RUNS = """
-select from agent_internal.lock where name = 'tick' for no key update;
+lock agent_internal.tick_lock in share row exclusive mode;
 create temp table held as select id from agent.run where state = 'running';
 update clock set shift = shift + interval '1 hour';
 select agent_internal.tick();

@@ -11,10 +11,11 @@ comment on table agent_internal.code_object is 'Functions, views and policies th
 
 comment on table agent_internal.secret is 'The key that signs origin markers, so that a forged one is ignored';
 
-comment on table agent_internal.lock is 'Locks between transactions of walagent: tick, budget';
-comment on column agent_internal.lock.taken_at is 'tick: time of the last tick';
+comment on table agent_internal.lock is 'Locks between transactions of walagent: budget';
 
 comment on table agent_internal.start_lock is 'Locked by transactions that start runs, and by those that insert or requeue older ones';
+
+comment on table agent_internal.tick_lock is 'Locked by the transaction that ticks';
 
 comment on table agent_internal.database is 'Identity of the database, which a copy of it does not match; one row';
 comment on column agent_internal.database.id is 'Part of every idempotency key';

@@ -35,8 +35,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.say_acting_role(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.say_own_triggers(integer)', 'execute', '{runner}'),
     ('function', 'agent_internal.share_lock(text)', 'execute', '{runner}'),
-    ('function', 'agent_internal.suggest(text, text[])', 'execute', '{runner,viewer,developer}'),
-    ('function', 'agent_internal.try_lock(text)', 'execute', '{runner}');
+    ('function', 'agent_internal.suggest(text, text[])', 'execute', '{runner,viewer,developer}');
 
 insert into agent_internal.owner_function (function) values
     ('agent_internal.adopt_database(boolean)'),
@@ -46,5 +45,4 @@ insert into agent_internal.owner_function (function) values
     ('agent_internal.own_triggers()'),
     ('agent_internal.lock_apply()'),
     ('agent_internal.lock_slot()'),
-    ('agent_internal.share_lock(text)'),
-    ('agent_internal.try_lock(text)');
+    ('agent_internal.share_lock(text)');

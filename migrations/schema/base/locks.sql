@@ -21,19 +21,6 @@ begin
 end;
 $$;
 
--- Take a lock for the rest of the transaction; return false if another transaction has it.
-create or replace function agent_internal.try_lock(_name text)
-    returns boolean
-    language plpgsql
-    security definer
-    set search_path = pg_catalog, pg_temp
-as $$
-begin
-    perform from agent_internal.lock l where l.name = _name for no key update skip locked;
-    return found;
-end;
-$$;
-
 -- Share a lock for the rest of the transaction; waits while another transaction has it.
 create or replace function agent_internal.share_lock(_name text)
     returns void

@@ -21,12 +21,14 @@ create table agent_internal.secret (
 
 -- Locks between transactions of walagent: rows, because anyone who can connect can hold an advisory lock.
 create table agent_internal.lock (
-    name     text primary key,
-    taken_at timestamptz
+    name text primary key
 );
 
 -- Intake locks this table with each run that it starts; a lock of a row would write WAL and take ten times as long.
 create table agent_internal.start_lock ();
+
+-- A tick locks this table: on an idle server, a row would make WAL every few seconds.
+create table agent_internal.tick_lock ();
 
 -- The identity of the database.  A copy of the files or of the rows has the runs of the original, but must not execute
 -- them: the server's system identifier or the OID of the database differs.  A copy of the whole cluster with all its files

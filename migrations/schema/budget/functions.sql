@@ -387,6 +387,15 @@ create or replace function agent_internal.reserve(
     set search_path = pg_catalog, pg_temp
 as $$
 begin
+    -- Without a budget there is nothing to write: a lock of the run would cost a commit for each call of a model.
+    perform from agent.run r
+      where r.id = _run and r.lease = _lease and r.lease_expires_at >= agent_internal.now() and not r.cancel_requested
+        and not exists (select from agent.budget b where b.tenant = r.tenant)
+        and not exists (select from agent.spend s where s.run_id = _run and s.settled_at is null);
+    if found then
+        perform agent_internal.check_holder(_run);
+        return null;
+    end if;
     perform agent_internal.fence(_run, _lease);
     return agent_internal.reserve_call(_run, _lease, _call, _model, _tokens, _cost, _agent, _attachment);
 end;

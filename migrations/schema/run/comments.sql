@@ -47,7 +47,7 @@ comment on column agent_internal.deferred_change.tenant is 'Tenant of the run';
 comment on table agent.worker is 'Processes that execute runs, with the time of their last heartbeat';
 comment on column agent.worker.name is 'Name of the process';
 comment on column agent.worker.started_at is 'Time of the start';
-comment on column agent.worker.seen_at is 'Time of the last heartbeat';
+comment on column agent.worker.seen_at is 'Time of a heartbeat: the last one, or of a worker without runs one of the last minute';
 comment on column agent.worker.version is 'Version of walagent';
 comment on column agent.worker.slots is 'Maximum number of concurrent runs';
 

@@ -151,6 +151,7 @@ comment on function agent_internal.park_run(bigint, bigint, agent.run_state, int
 create or replace function agent_internal.record_many(_records jsonb)
     returns table (run_id bigint, unblocked boolean, failed text)
     language plpgsql
+    set enable_seqscan = off
     set plan_cache_mode = force_generic_plan  -- planning for each length of the arrays costs more than executing
     set search_path = pg_catalog, pg_temp
 as $$
@@ -198,7 +199,8 @@ begin
           from unnest(_given) e join agent.run r on r.id = e.run
          where e.run = any (_held)
            and (e.seq = 0 or exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq - 1))
-        on conflict do nothing
+           -- As agent_internal.insert_step() does it; not as an anti join, which would read all steps.
+           and (select true from agent.step s where s.run_id = e.run and s.seq = e.seq limit 1) is null
         returning run_id
     ), ended as (
         update agent.run r

@@ -79,7 +79,6 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.sees_runs()', 'execute', '{runner,viewer,developer,asker,member}'),
     ('function', 'agent_internal.shown(jsonb, bigint, jsonb)', 'execute', '{runner,viewer,asker,member}'),
     ('function', 'agent_internal.tick()', 'execute', '{runner}'),
-    ('function', 'agent_internal.tick_age()', 'execute', '{runner}'),
     ('function', 'agent_internal.try_start()', 'execute', '{runner}'),
     ('function', 'agent_internal.unblock(bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.visible_change(jsonb, jsonb)', 'execute', '{runner}'),
@@ -99,5 +98,4 @@ insert into agent_internal.owner_function (function) values
     ('agent_internal.prevent_starts()'),
     ('agent_internal.prune_rest(interval)'),
     ('agent_internal.prune_some(interval, interval, bigint, integer)'),
-    ('agent_internal.tick_age()'),
     ('agent_internal.try_start()');

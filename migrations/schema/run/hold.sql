@@ -26,7 +26,9 @@ create or replace function agent_internal.heartbeat(_worker text, _runs bigint[]
 as $$
 begin
     if agent_internal.is_runner() then
-        update agent.worker set seen_at = agent_internal.now() where name = _worker;
+        -- A worker that holds nothing is seen rarely: else an idle server would write WAL.
+        update agent.worker set seen_at = agent_internal.now()
+         where name = _worker and (cardinality(_runs) > 0 or seen_at < agent_internal.now() - least(_lease * 1.5, interval '45 s'));
     else
         perform agent_internal.check_holder(mine.id) from unnest(_runs) as mine (id);
     end if;

@@ -47,8 +47,9 @@ create table agent.run (
     primary key (id, tenant)
 )
 -- A run is written three times: inserted, claimed, ended.  Ended runs stay for a long time, so a fifth of the table,
--- the default threshold of autovacuum, would be a multiple of the unfinished runs.
-with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
+-- the default threshold of autovacuum, would be a multiple of the unfinished runs.  What is left free of a page lets leases
+-- be extended, and runs end, beside the version before.
+with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 
 -- Partial: only runs of backfills need an entry.
 create unique index run_once_per_backfilled_row on agent.run (attachment_id, generation, backfill_key)
@@ -63,7 +64,8 @@ create index run_ordering on agent.run (queue_id, ordering_key, (id + 0))
     where ordering_key is not null
       and state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review');
 
-create index run_leased on agent.run (lease_expires_at) where state = 'running';
+-- Not by the lease: each heartbeat would be an entry in all indexes.  Those that run are few, and a tick reads them.
+create index run_leased on agent.run (id) where state = 'running';
 
 create index run_due on agent.run (next_attempt_at) where state = 'waiting_retry';
 

@@ -162,38 +162,31 @@ create or replace function agent_internal.begin_tick()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not agent_internal.try_lock('tick') then
-        return false;
-    end if;
-    update agent_internal.lock l set taken_at = agent_internal.now() where l.name = 'tick';
+    lock table agent_internal.tick_lock in share row exclusive mode nowait;
     return true;
+exception when lock_not_available then
+    return false;
 end;
 $$;
 
-create or replace function agent_internal.tick_age()
-    returns double precision
-    language sql
-    stable
-    security definer
-    set search_path = pg_catalog, pg_temp
-as $$ select extract(epoch from agent_internal.now() - taken_at) from agent_internal.lock where name = 'tick' $$;
-comment on function agent_internal.tick_age() is 'Seconds since the last tick of any process';
-
 -- Process what is due: expired leases, retries, debounce windows, expired approvals, wrong blocks.  One caller at
--- a time; for the others this does nothing.
+-- a time; for the others this does nothing.  Where nothing is due, nothing is written.
 --
--- Returns the seconds until something is due, or NULL.
-create or replace function agent_internal.tick()
-    returns double precision
+-- Returns: done: whether this was the one caller.  due: the seconds until something is due, or NULL.  ready: whether a run
+-- can be claimed.
+create or replace function agent_internal.tick(out done boolean, out due double precision, out ready boolean)
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
 as $$
 declare
     _expired boolean;
     _woken   boolean;
 begin
-    if not agent_internal.begin_tick() then
-        return null;
+    done := agent_internal.begin_tick();
+    if not done then
+        ready := true;
+        return;
     end if;
     perform agent_internal.apply_cancel_requests();
     _expired := agent_internal.expire_leases();
@@ -205,10 +198,11 @@ begin
     end if;
     perform agent_internal.release_lost();
     perform agent_internal.number_left_entries();
-    return (select extract(epoch from least(
+    due := (select extract(epoch from least(
                        (select min(next_attempt_at) from agent.run where state = 'waiting_retry'),
                        (select min(not_before) from agent.run where not_before is not null),
                        (select min(expires_at) from agent.approval where state = 'pending')) - agent_internal.now()));
+    ready := exists (select from agent.run where state = 'pending' and blocked_by is null and not_before is null);
 end;
 $$;
 comment on function agent_internal.tick() is 'Process what is due: expired leases, retries, debounce windows, approvals';

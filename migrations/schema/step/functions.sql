@@ -94,6 +94,7 @@ create or replace function agent_internal.insert_step(
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
 as $$
 begin
     if exists (select from agent_internal.cancel_request c where c.run_id = _run) then
@@ -102,17 +103,18 @@ begin
     if _seq is null then
         _seq := (select coalesce(max(seq), -1) + 1 from agent.step where run_id = _run);
     end if;
+    -- Not ON CONFLICT DO NOTHING, which writes a second WAL record for each row: the run is locked, so that no other
+    -- transaction inserts a step of it.
+    if exists (select from agent.step where run_id = _run and seq = _seq) then
+        raise exception 'step % of run % already exists', _seq, _run using errcode = 'WA004';
+    end if;
     insert into agent.step (tenant, run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                             output_tokens, cost, duration_ms)
     select (select r.tenant from agent.run r where r.id = _run), _run, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms
-     where _seq = 0 or exists (select from agent.step where run_id = _run and seq = _seq - 1)
-    on conflict do nothing;
-    if found then
-        return;
-    elsif exists (select from agent.step where run_id = _run and seq = _seq) then
-        raise exception 'step % of run % already exists', _seq, _run using errcode = 'WA004';
+     where _seq = 0 or exists (select from agent.step where run_id = _run and seq = _seq - 1);
+    if not found then
+        raise exception 'run % lacks steps before step %: they were lost with a former primary', _run, _seq using errcode = 'WA001';
     end if;
-    raise exception 'run % lacks steps before step %: they were lost with a former primary', _run, _seq using errcode = 'WA001';
 end;
 $$;
 

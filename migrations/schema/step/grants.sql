@@ -2,7 +2,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent.step', 'select', '{viewer}'),
     ('table', 'agent.step', 'select, insert', '{runner}'),
     ('function', 'agent_internal.begin_call(bigint, bigint, integer, text, text, boolean)', 'execute', '{runner}'),
-    ('function', 'agent_internal.begin_write(bigint, bigint)', 'execute', '{runner}'),
+    ('function', 'agent_internal.begin_write(bigint, bigint, boolean)', 'execute', '{runner}'),
     ('function', 'agent_internal.call_key(bigint, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.extend_lease(bigint, bigint, interval)', 'execute', '{runner}'),
     ('function', 'agent_internal.fence(bigint, bigint)', 'execute', '{runner}'),

@@ -89,9 +89,10 @@ end;
 $$;
 
 -- Start a write-back transaction: lock the run, and emit an origin marker, a logical message with run, attachment
--- and depth; "revert" follows if the run takes another back, to which no agent reacts.  It is signed with a key that only the owner and the runner can read, and bound to the transaction
--- ID: a marker that is forged or copied is ignored.
-create or replace function agent_internal.begin_write(_run bigint, _lease bigint)
+-- and depth; "revert" follows if the run takes another back, to which no agent reacts; else "before" if this transaction
+-- can insert into agent_internal.row_before, so that the reader looks there.  It is signed with a key that only the owner
+-- and the runner can read, and bound to the transaction ID: a marker that is forged or copied is ignored.
+create or replace function agent_internal.begin_write(_run bigint, _lease bigint, _before boolean default false)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -100,7 +101,8 @@ declare
     _what text;
 begin
     perform agent_internal.lock_run(_run, _lease);
-    select format('%s %s %s%s', id, coalesce(attachment_id, 0), depth, case when undoes is not null then ' revert' end)
+    select format('%s %s %s%s', id, coalesce(attachment_id, 0), depth,
+                  case when undoes is not null then ' revert' when _before then ' before' end)
       into _what from agent.run where id = _run;
     perform pg_logical_emit_message(true, 'walagent',
                                     _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));

@@ -41,7 +41,7 @@ declare
     _detail  text;
     _hint    text;
 begin
-    perform agent_internal.begin_write(_run, _lease);
+    perform agent_internal.begin_write(_run, _lease, _relation is not null);
     _through := agent_internal.trampoline_of((_call ->> 'run_as')::name);
     perform agent_internal.limit_lock_waits();
     _checked := agent_internal.check_call(_run, _call ->> 'call', _call ->> 'name', _call -> 'given');

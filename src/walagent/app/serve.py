@@ -411,7 +411,7 @@ class _Daemon:
 
     async def _read_registry(self) -> None:
         async with await connect(self.logins.dsn(), application="walagent registry") as conn:
-            async for _ in Periodic(_REGISTRY):
+            async for _ in self.reader.wal.turns(_REGISTRY) if self.reader else Periodic(_REGISTRY):
                 with translating():
                     specs = await attachments.load_registry(conn)
                 if changed := self.models.reload(specs):

@@ -62,4 +62,4 @@ async def prepare(conn: Connection, model: ModelChoice) -> None:
         for name in _SCRIPTS:
             text = scripts().joinpath(name).read_text("utf-8")
             await conn.execute(text.replace(":'model'", quoted).encode())
-        await conn.execute(f"reset all; {RENEW}".encode())
+        await conn.execute(f"reset all; select {RENEW}".encode())

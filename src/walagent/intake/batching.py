@@ -53,7 +53,12 @@ class Batch:
     @property
     def is_empty(self) -> bool:
         """Return whether there is nothing to write."""
-        return not (self.found or self.effects or self.seen or self.recorded)
+        return not (self.found or self.has_beside)
+
+    @property
+    def has_beside(self) -> bool:
+        """Return whether there is something to write whatever the candidates come to."""
+        return bool(self.effects or self.seen or self.recorded)
 
     def is_large(self, most: int) -> bool:
         """Return whether it must be written before more is added."""
@@ -210,10 +215,13 @@ class Batcher:
         """Collect events of threads, whose members are looked up later."""
         if changes[0].op is not Op.INSERT or not self.registry.in_threads:
             return
-        posted = Posted(self.registry.in_threads, changes, opened.origin)
+        waking = [change for change in changes if self.registry.may_wake(change)]
+        if not waking:
+            return
+        posted = Posted(self.registry.in_threads, waking, opened.origin)
         opened.batch.found.append((opened.begin, posted))
-        opened.batch.size += len(changes)
-        opened.batch.weight += weight
+        opened.batch.size += len(waking)
+        opened.batch.weight += weight * len(waking) // len(changes)
 
     def _find(
         self,

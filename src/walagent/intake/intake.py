@@ -37,6 +37,7 @@ _SETTLING = 0.2  # seconds without another attached table, after which the strea
 _MOST_SETTLING = 2.0  # seconds for which other changes wait for that
 IDLE_SECONDS = 30.0  # after which a position without runs is written
 IDLE_BYTES = 16 << 20  # of WAL after which it is written
+IDLE_LEAST = 64 << 10  # bytes; for less, as for the write of the last position, time is no reason
 
 
 class Intake:
@@ -128,8 +129,9 @@ class Intake:
             outcomes = await self._evaluation.outcomes_of(group.found)
             await self._evaluation.pause_broken(self._writer.conn)
             runs = self._evaluation.runs_of(outcomes)
-            waiting = await self._writer.write(runs, group, batcher.position)
-            self._committed(has_runs=waiting)
+            if runs or group.has_beside:  # a position alone can wait: _write_idle() writes it
+                waiting = await self._writer.write(runs, group, batcher.position)
+                self._committed(has_runs=waiting)
         self.settled = batcher.passed
 
     def _committed(self, *, has_runs: bool) -> None:
@@ -178,12 +180,11 @@ class Intake:
 
         A server that requests a reply might wait for it to shut down: write at once.
         """
-        passed = self._batcher.passed
+        behind = self._batcher.passed - self._written
         asked = isinstance(last, Idle) and last.reply_requested
-        waited = time.monotonic() - self._written_at
-        if passed > self._written and (
-            asked or waited > self._idle_seconds or passed - self._written > IDLE_BYTES
-        ):
+        is_due = time.monotonic() - self._written_at > self._idle_seconds
+        least = 0 if self._standby_hold is not None else IDLE_LEAST
+        if behind > 0 and (asked or (is_due and behind > least) or behind > IDLE_BYTES):
             await self._writer.advance(self._batcher.position)
             self._committed(has_runs=False)
 

@@ -114,7 +114,7 @@ class _Background:
         )
         return {
             "backfill": self._fill(backfill),
-            "drift": watch_drift(self._opening.conn, self._described),
+            "drift": watch_drift(self._opening.conn, self._described, self._opening.wal),
         }
 
     async def _fill(self, backfill: Backfill) -> None:

@@ -1,9 +1,10 @@
 """Identify the run that wrote a transaction, from its origin marker.
 
 A write-back starts with a logical message `<run> <attachment> <depth> <signature>`; that of a run
-that takes another back has `revert` before the signature.  The signature covers these words and the
-transaction's ID, with a key that only the schema owner and the runner can read.  A message that
-another user emits or copies has no valid signature and is ignored.
+that takes another back has `revert` before the signature, and that of a call which keeps what its
+row was before, `before`.  The signature covers these words and the transaction's ID, with a key
+that only the schema owner and the runner can read.  A message that another user emits or copies has
+no valid signature and is ignored.
 
 A transaction that asks for a revert has the message `<run> request <signature>`, anywhere: it says
 nothing of its own changes, and lets intake write its position at once.
@@ -17,18 +18,24 @@ from walagent.domain.change import OriginMarker
 
 PREFIX = "walagent"
 _NUMBERS = 3
-_REVERT = b"revert"
+_REVERT, _BEFORE = b"revert", b"before"
 _REQUEST = b"request"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The run that wrote a transaction, and its depth in a chain of runs."""
+    """The run that wrote a transaction, and its depth in a chain of runs.
+
+    Args:
+        reverts: whether it takes another run back: no agent reacts.
+        has_before: whether agent_internal.row_before can have rows of the transaction.
+    """
 
     run_id: int
     attachment_id: int
     depth: int
-    reverts: bool = False  # whether it takes another run back: no agent reacts
+    reverts: bool = False
+    has_before: bool = False
 
 
 def origin_of(marker: OriginMarker, xid: int, key: bytes) -> Origin | None:
@@ -40,14 +47,14 @@ def origin_of(marker: OriginMarker, xid: int, key: bytes) -> Origin | None:
     """
     what, _, signature = marker.content.rpartition(b" ")
     numbers = what.split(b" ")
-    if reverts := numbers[-1] == _REVERT:
+    if (word := numbers[-1]) in {_REVERT, _BEFORE}:
         numbers = numbers[:-1]
     if marker.prefix != PREFIX or len(numbers) != _NUMBERS or not all(n.isdigit() for n in numbers):
         return None
     if not hmac.compare_digest(sign(what, xid, key), signature):
         return None
     run_id, attachment_id, depth = map(int, numbers)
-    return Origin(run_id, attachment_id, depth, reverts)
+    return Origin(run_id, attachment_id, depth, reverts=word == _REVERT, has_before=word == _BEFORE)
 
 
 def requested_run(marker: OriginMarker, xid: int, key: bytes) -> int | None:

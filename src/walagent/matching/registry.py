@@ -164,6 +164,17 @@ class Registry:
         """Return the attachments on events of threads, by agent, as they are now."""
         return self._in_threads
 
+    def may_wake(self, event: Change) -> bool:
+        """Return whether an event can wake an agent, if there is one in its thread.
+
+        Without a condition, an agent is woken by texts of those who are not agents.
+        """
+        new = event.new or {}
+        author = Actor(str(new.get("tenant")), str(new.get("author")))
+        if new.get("type") == "text" and author not in self._in_threads:
+            return True
+        return any(each.trigger.condition is not None for each in self._in_threads.values())
+
     def of(self, relation: Relation) -> list[Attachment]:
         """Return the attachments of a relation."""
         if relation.oid:

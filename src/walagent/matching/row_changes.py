@@ -91,6 +91,8 @@ class Recording:
 
     def end(self) -> Recorded:
         """Return what is recorded when the transaction is complete."""
+        if not (self._count or self._more or self.origin.has_before or self.origin.reverts):
+            return Recorded()
         return Recorded(list(self._more.values()), [ended(self.origin.run_id, self.begin)])
 
     def _head(self, relation: Relation) -> dict[str, Any]:

@@ -125,7 +125,10 @@ class StreamAttempt:
         self.found = checkpoint = await ensure_slot(conn, login, settings, log_blockers)
         source = await check_source(conn, login, settings, checkpoint)
         self.let_in = True
-        return Opening(dsn, conn, settings, checkpoint, source.slot.failover, self._tables), source
+        opening = Opening(
+            dsn, conn, settings, checkpoint, source.slot.failover, self._tables, self._watch.wal
+        )
+        return opening, source
 
     async def _follow(
         self, stream: ReplicationStream, opened: SinkSet, opening: Opening, source: Source
@@ -146,13 +149,14 @@ class StreamAttempt:
         self, opened: SinkSet, conn: AsyncConnection[Any], checkpoint: Checkpoint
     ) -> Beside:
         """Return the reader's own work."""
+        wal = self._watch.wal
         work: dict[str, Coroutine[Any, Any, object]] = {
-            "status": watch_status(conn, checkpoint.slot, self._health),
+            "status": watch_status(conn, checkpoint.slot, self._health, wal),
             "synchronous": self._watch.synchronous(),
-            "identities": watch_identities(conn),  # with each plug-in: publications exist
+            "identities": watch_identities(conn, wal),  # with each plug-in: publications exist
         }
         if self._settings.plugin == "pgoutput":
-            work["publications"] = watch_publications(conn, checkpoint)
+            work["publications"] = watch_publications(conn, checkpoint, wal)
             work["requests"] = keep_requests(conn, checkpoint.slot, opened.sinks, opened.answers)
         return work
 

@@ -16,6 +16,7 @@ from walagent.errors import GapError
 from walagent.replication.bootstrap import PUBLICATIONS
 from walagent.replication.fan_out import FanOut
 from walagent.replication.source import SILENCED
+from walagent.replication.wal_activity import WalActivity
 from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
@@ -26,8 +27,10 @@ _CHECK = 5.0  # seconds between two checks; a gap starts at the last one without
 _LOOK = 2.0  # seconds; the application's UPDATE fails for as long, and a shape stands still
 
 
-async def watch_publications(conn: AsyncConnection[Any], checkpoint: Checkpoint) -> None:
-    """Check the publications; does not end.
+async def watch_publications(
+    conn: AsyncConnection[Any], checkpoint: Checkpoint, wal: WalActivity
+) -> None:
+    """Check the publications while WAL is written; does not end.
 
     Args:
         checkpoint: as of the start of the stream, when the publications were checked.
@@ -36,7 +39,7 @@ async def watch_publications(conn: AsyncConnection[Any], checkpoint: Checkpoint)
         GapError: a table is not sent; the gap is recorded from the last check without a problem.
     """
     good = (checkpoint.end_lsn, checkpoint.committed_at)
-    async for _ in Periodic(_CHECK):
+    async for _ in wal.turns(_CHECK):
         with translating():
             now = await gaps.present(conn)  # before the check, so that changes before it were sent
             if trouble := await gaps.publication_trouble(conn):
@@ -49,9 +52,9 @@ async def watch_publications(conn: AsyncConnection[Any], checkpoint: Checkpoint)
         good = now
 
 
-async def watch_identities(conn: AsyncConnection[Any]) -> None:
+async def watch_identities(conn: AsyncConnection[Any], wal: WalActivity) -> None:
     """Publish no updates that would fail, and pause attachments that need them; does not end."""
-    async for _ in Periodic(_LOOK):
+    async for _ in wal.turns(_LOOK):
         with translating():
             for table, problem in await gaps.check_identities(conn):
                 log.warning("publication.updates_removed", table=table, reason=problem)

@@ -19,6 +19,7 @@ from walagent.replication.health import ReaderHealth
 from walagent.replication.sinks import ResubscribeError, Table
 from walagent.replication.slot_watch import SlotWatch
 from walagent.replication.source import release_slot
+from walagent.replication.wal_activity import WalActivity
 from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
@@ -52,6 +53,11 @@ class Reader:
     def _epoch(self) -> int | None:
         held = (self._attempt.held if self._attempt else None) or self._held
         return held.epoch if held else None
+
+    @property
+    def wal(self) -> WalActivity:
+        """Return whether the server writes WAL, as the watch of the slot sees it."""
+        return self._watch.wal
 
     def hurry(self) -> None:
         """End the current pause: the logins have changed."""

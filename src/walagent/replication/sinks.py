@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 from walagent.config import Replication
 from walagent.domain.change import Item
 from walagent.postgres.lsn import Lsn
+from walagent.replication.wal_activity import WalActivity
 from walagent.store.checkpoint import Checkpoint
 
 Table = tuple[str, str]  # schema and name
@@ -90,6 +91,7 @@ class Opening:
     checkpoint: Checkpoint
     failover: bool  # whether standbys have copies of the slot
     tables: frozenset[Table]  # requested by `ResubscribeError`
+    wal: WalActivity = field(default_factory=WalActivity)
 
 
 # Background work while the stream is read, by the name of its task.  It does not end by itself.

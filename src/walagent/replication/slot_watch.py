@@ -16,15 +16,17 @@ from walagent.config import Replication
 from walagent.config.base import in_bytes
 from walagent.errors import FencedError, StreamLostError, WalagentError
 from walagent.replication.slot_retention import Backlog, Sign
+from walagent.replication.wal_activity import WalActivity
 from walagent.store import gaps, status
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import connect
 from walagent.telemetry import metrics
 from walagent.telemetry.log import log
 from walagent.wal.options import READER
-from walagent.wal.synchronous import counted_as_standby
+from walagent.wal.synchronous import why_counted
 
 _CHECK = 2.0  # seconds between two checks
+_CALM = 5.0  # the same, while the server writes no WAL
 # For one statement: a check that cannot write is repeated.
 _PATIENCE: Final = {"statement_timeout": "5s"}
 
@@ -50,9 +52,11 @@ class SlotWatch:
         self._backlog = Backlog(alarm=self._alarm, limit=self._limit, patience=self._patience)
         self._kept = False  # whether it was logged that the slot is kept above the limit
         self._counted: StreamLostError | None = None  # as a synchronous standby
+        self._is_active = True  # whether WAL was written before the last check
         self._changed = asyncio.Event()
         self.retained = 0
         self.behind = 0
+        self.wal = WalActivity()
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -90,19 +94,21 @@ class SlotWatch:
                     self._login(), application="walagent watch", settings=_PATIENCE
                 ) as conn:
                     return await self._keep_checking(conn)
+            self.wal.see(None)
         raise AssertionError("the turns have no end")
 
     async def _keep_checking(self, conn: AsyncConnection[Any]) -> str:
-        async for _ in Periodic(_CHECK):
+        while True:
             if (reason := await self._check(conn)) is not None:
                 return reason
-        raise AssertionError("the turns have no end")
+            await asyncio.sleep(_CHECK if self._is_active else _CALM)
 
     async def _check(self, conn: AsyncConnection[Any]) -> str | None:
         """Check once; return the reason if the slot was given up."""
-        self._counted = await counted_as_standby(conn, READER)
-        self._changed.set()
         seen = await status.read_backlog(conn, self._slot)
+        self._counted = why_counted(seen.standby_names, READER)
+        self._changed.set()
+        self._is_active = self.wal.see(seen.end)
         self.retained, self.behind = seen.retained, seen.behind
         signs = self._backlog.look(seen.retained, seen.behind, time.monotonic())
         metrics.slot_retained_bytes.set(seen.retained)

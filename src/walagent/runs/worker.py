@@ -40,6 +40,7 @@ _SIGN_OFF = 3.0  # seconds to release runs and unregister
 _LIMITED = 1.0  # seconds between polls for runs that the limit of a model holds back
 _TRUSTED = 3  # notifications in a row that may turn out to be about nothing
 _CALM = 0.2  # seconds, at most, before a claim for the next of them
+_SPARE = 1.0  # seconds by which a poll may be late: else the heartbeat ticks in its place
 _GATHER = 0.003  # seconds for which a claim waits until half of the slots are free
 
 
@@ -74,7 +75,8 @@ class Worker:
         self._woken = True  # whether the last wait ended by a notification
         self._limited = False  # whether it left some because of a model's limit
         self._failures = 0  # consecutive iterations without a database
-        self._tick_age = 0.0  # seconds since the last tick of any process, at the last heartbeat
+        self._ticked_at = time.monotonic()
+        self._ready = True  # whether a run might be there to claim, as the last tick says
         self.trouble = ""  # why no run can be executed
         self._turning_at = time.monotonic()
 
@@ -101,10 +103,11 @@ class Worker:
     def reasons(self) -> Sequence[str]:
         """Why runs are not executed, or not on time."""
         reasons = [f"the worker is waiting: {self.trouble}"] if self.trouble else []
-        if self._tick_age > 2 * self._settings.lease + self._settings.poll:
+        tick_age = time.monotonic() - self._ticked_at
+        if tick_age > 2 * self._settings.lease + self._settings.poll:
             reasons.append(
-                f"no tick for {self._tick_age:.0f} s: leases do not expire, retries do not start;"
-                " a transaction holds agent_internal.lock"
+                f"no tick for {tick_age:.0f} s: leases do not expire, retries do not start;"
+                " a transaction holds agent_internal.tick_lock"
             )
         return reasons
 
@@ -128,7 +131,7 @@ class Worker:
         Raises:
             DatabaseLostError: there was no connection at the start.
         """
-        self._leases.turned_at = self._turning_at = time.monotonic()
+        self._leases.turned_at = self._turning_at = self._ticked_at = time.monotonic()
         async with self._leases.connection() as conn:
             await claiming.register_worker(
                 conn, self._settings.name, self._settings.slots, __version__
@@ -164,7 +167,7 @@ class Worker:
         """Claim and wait.  After a lost database, pause: active runs keep their model's reply."""
         self._turning_at = time.monotonic()
         try:
-            await self._rest(await self.work_some())
+            await self._rest(await self.work_some() if self._ready else 0)
             self._failures, self.trouble = 0, ""
         except DatabaseLostError as error:
             self._failures, self.trouble = self._failures + 1, str(error)
@@ -241,21 +244,30 @@ class Worker:
             await self._tick()  # the run that arrived might be due later
         poll = min(self._settings.poll, _LIMITED) if self._limited else self._settings.poll
         self._idle_wakes = self._idle_wakes + 1 if self._woken and not claimed else 0
+        self._ready = True
         self._woken = await event_within(self._wake, min(poll, max(self._due or poll, 0.01)))
         if self._woken and self._idle_wakes > _TRUSTED:  # anyone can notify
             await asyncio.sleep(min(_CALM, 0.01 * 2 ** min(self._idle_wakes - _TRUSTED, 8)))
         if not self._woken:
-            await self._tick()
+            self._ready = await self._tick()
         if self.active > self._settings.slots * 3 // 4:
             self._half_free.clear()
             await event_within(self._half_free, _GATHER)
 
-    async def _tick(self) -> None:
+    async def _tick(self) -> bool:
+        """Perform what is due; return whether a run might be there to claim."""
         if self._leases.is_late:
             self._leases.nudge()  # its own leases first; the heartbeat also ticks
-            return
+            return True
         async with self._leases.connection() as conn:
-            self._due = await claiming.tick(conn)
+            return await self._tick_on(conn)
+
+    async def _tick_on(self, conn: AsyncConnection[Any]) -> bool:
+        tick = await claiming.tick(conn)
+        self._due = tick.due
+        if tick.done:
+            self._ticked_at = time.monotonic()
+        return tick.ready
 
     # Execute.
 
@@ -326,8 +338,8 @@ class Worker:
 
     async def _beside(self, conn: AsyncConnection[Any]) -> None:
         """Do what is due, and read the budgets, with each heartbeat."""
-        self._due = await claiming.tick(conn)
-        self._tick_age = await claiming.tick_age(conn)
+        if time.monotonic() - self._ticked_at > self._settings.poll + _SPARE:
+            await self._tick_on(conn)
         self._resources.budgets.replace(await budgets.load_scopes(conn))
 
     def _notified(self, channel: str, payload: str) -> None:

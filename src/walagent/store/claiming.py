@@ -116,16 +116,27 @@ async def heartbeat(
     return dict(await cursor.fetchall())
 
 
-async def tick(conn: Connection) -> float | None:
-    """Perform what is due; return the seconds until something is due again."""
-    row = await (await conn.execute("select agent_internal.tick()")).fetchone()
-    return row[0] if row else None
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What a tick came to.
+
+    Args:
+        done: False: another transaction ticks.
+        due: seconds until something is due again; None: nothing is known to be.
+        ready: whether a run might be there to claim.
+    """
+
+    done: bool
+    due: float | None
+    ready: bool
 
 
-async def tick_age(conn: Connection) -> float:
-    """Return the seconds since the last tick of any process."""
-    row = await (await conn.execute("select agent_internal.tick_age()")).fetchone()
-    return row[0] if row else 0.0
+async def tick(conn: Connection) -> Tick:
+    """Perform what is due."""
+    cursor = await conn.execute("select done, due, ready from agent_internal.tick()")
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101 - a function with OUT parameters returns one row
+    return Tick(*row)
 
 
 async def register_worker(conn: Connection, name: str, slots: int, version: str) -> None:

@@ -29,6 +29,7 @@ class SlotBacklog:
     behind: int  # not confirmed
     restart: str | None = None  # the LSN from which it is retained; None: there is no such slot
     end: str = "0/0"  # the LSN of the end of the WAL
+    standby_names: str = ""  # synchronous_standby_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,12 @@ async def announce_problems(conn: Connection, problems: Iterable[Mapping[str, An
 async def read_backlog(conn: Connection, slot: str) -> SlotBacklog:
     """Read what the server retains for a slot; zeros if it does not exist."""
     row = await (await conn.execute(query("read_backlog"), {"slot": slot})).fetchone()
-    return SlotBacklog(*row) if row else SlotBacklog(0, 0)
+    if row is None:
+        return SlotBacklog(0, 0)
+    *figures, names = row
+    if isinstance(names, bytes):  # of a SQL_ASCII database
+        names = names.decode("latin-1")
+    return SlotBacklog(*figures, standby_names=names)
 
 
 async def read_kept(conn: Connection, since: str) -> KeptWal:

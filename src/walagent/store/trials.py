@@ -160,7 +160,7 @@ async def deferred_constraints(conn: Connection) -> list[tuple[str, str]]:
 async def renew_session(conn: Connection, deferred: Sequence[tuple[str, str]]) -> None:
     """Reset role and settings, as if a transaction had begun."""
     await conn.execute("reset role")
-    await conn.execute(f"reset all; {RENEW}".encode())
+    await conn.execute(f"reset all; select {RENEW}".encode())
     if deferred:
         names = sql.SQL(", ").join(sql.Identifier(*each) for each in deferred)
         await conn.execute(sql.SQL("set constraints {} deferred").format(names))

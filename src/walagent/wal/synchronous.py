@@ -51,10 +51,19 @@ async def counted_as_standby(
     names = row[0] if row else ""
     if isinstance(names, bytes):  # of a SQL_ASCII database
         names = names.decode("latin-1")
-    if not is_synchronous(names, application):
+    return why_counted(names, application)
+
+
+def why_counted(standby_names: str, application: str) -> StreamLostError | None:
+    """Return the error of a reader that the server counts; None if it does not.
+
+    Args:
+        standby_names: the value of synchronous_standby_names.
+    """
+    if not is_synchronous(standby_names, application):
         return None
     return StreamLostError(
-        f"synchronous_standby_names = '{names}' makes this reader (application_name"
+        f"synchronous_standby_names = '{standby_names}' makes this reader (application_name"
         f' "{application}") a synchronous standby: commits would wait for it, and it for them',
         hint=HINT,
     )

@@ -82,6 +82,20 @@ async def test_a_position_is_confirmed_only_after_everything_before_it_is_commit
     assert seen == [(110, 1, 110), (220, 3, 220), (410, 4, 410)]
 
 
+async def test_changes_that_start_nothing_write_nothing(conn: AsyncConnection) -> None:
+    """Their position is confirmed with the next runs, or with that of an idle stream."""
+    await run_all(conn, DESK)
+    await conn.execute("select agent.attach('support_tickets', 'fake', condition => 'new.id = 2')")
+    await open_checkpoint(conn)
+    on = Attachment.from_json(await value(conn, "select definition from agent.attachment"))
+    stream = ScriptedStream()
+    made = await intake(conn)
+    await take(made, stream, transaction(100, inserted(on, {"id": 1})))
+    assert (await progress(conn), stream.confirmed, made.settled) == (1, [], 110)
+    await take(made, stream, transaction(200, inserted(on, {"id": 2})))
+    assert (stream.confirmed, await column(conn, KEYS)) == ([210], ["2"])
+
+
 async def test_half_a_transaction_is_not_confirmed(conn: AsyncConnection) -> None:
     """Nor is anything of it visible; with its commit it is."""
     on = await desk(conn)

@@ -719,14 +719,13 @@ async def test_a_process_is_not_ready_while_ticks_stand_still(
     async with session(dsn) as other:
         await run_all(
             other,
-            "update agent_internal.lock set taken_at = now() - interval '1 hour';"
-            "begin; select from agent_internal.lock where name = 'tick' for update",
+            "begin; lock agent_internal.tick_lock in share row exclusive mode",
         )
         async with daemon(conn, dsn, ["ok"], parts=("worker",), lease=0.3) as d:
             assert d.worker is not None
             worker = d.worker
             await until_true(lambda: bool(worker.reasons))
-            assert "agent_internal.lock" in worker.reasons[0]
+            assert "agent_internal.tick_lock" in worker.reasons[0]
             await run_all(other, "rollback")
             await until_true(lambda: not worker.reasons)
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from psycopg import AsyncConnection
 
-from tests.helpers.database import DESK, attach, column, run_all, session, value
+from tests.helpers.database import DESK, attach, column, rows, run_all, session, value
 from tests.helpers.queue import LEASE, add_runs, claim, finish, set_clock
 from walagent.domain.run import Claim
 from walagent.store import claiming
@@ -15,6 +15,12 @@ async def held_runs(conn: AsyncConnection, count: int = 3) -> list[Claim]:
     await run_all(conn, DESK)
     await add_runs(conn, await attach(conn, ""), *[None] * count)
     return await claim(conn)
+
+
+UPDATES = """
+select pg_stat_get_xact_tuples_updated(oid), pg_stat_get_xact_tuples_hot_updated(oid)
+  from pg_class where oid = 'agent.run'::regclass
+"""
 
 
 async def test_a_heartbeat_extends_every_lease_of_the_worker(conn: AsyncConnection) -> None:
@@ -28,6 +34,16 @@ async def test_a_heartbeat_extends_every_lease_of_the_worker(conn: AsyncConnecti
     await set_clock(conn, "51 seconds")
     await value(conn, "select agent_internal.tick()")
     assert set(await column(conn, "select state::text from agent.run")) == {"pending"}
+
+
+async def test_a_heartbeat_adds_no_entry_to_an_index(conn: AsyncConnection) -> None:
+    """A run whose model takes minutes would have dozens in each."""
+    (held,) = await held_runs(conn, 1)
+    async with conn.transaction():
+        before = await rows(conn, UPDATES)
+        assert await claiming.heartbeat(conn, "w1", [held], LEASE) == {}
+        ((updated, hot),), ((updated_before, hot_before),) = await rows(conn, UPDATES), before
+        assert (updated - updated_before, hot - hot_before) == (1, 1)
 
 
 async def test_a_heartbeat_tells_what_the_worker_has_lost(conn: AsyncConnection) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 
 import psycopg
@@ -605,3 +606,19 @@ async def test_an_end_that_fails_does_not_keep_the_others_from_it(conn: AsyncCon
             with pytest.raises(psycopg.Error) as caught:
                 await runs.record(conn, end)
             assert caught.value.sqlstate == failed
+
+
+async def test_a_call_that_no_budget_counts_writes_nothing(conn: AsyncConnection, dsn: str) -> None:
+    """It would cost a commit; a run that is lost, or to be cancelled, is refused nevertheless."""
+    async with asker(conn, dsn) as own:
+        held = (await ask(own)).claim
+        async with own.transaction():
+            assert await reserve(own, held, 50, 1.0) is None
+            assert await value(own, "select pg_current_xact_id_if_assigned()") is None
+        with pytest.raises(psycopg.Error) as caught:
+            await reserve(own, replace(held, lease=held.lease + 1), 50)
+        assert caught.value.sqlstate == "WA001"
+        await value(conn, "select agent.cancel(%s)", held.run_id)
+        with pytest.raises(psycopg.Error) as caught:
+            await reserve(own, held, 50)
+        assert caught.value.sqlstate == "WA002"

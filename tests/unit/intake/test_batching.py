@@ -102,6 +102,12 @@ def test_an_origin_marker_counts_only_before_the_changes(name: str) -> None:
     assert last.origin == origin
 
 
+def test_a_transaction_of_a_run_that_changed_nothing_known_is_not_written() -> None:
+    """A tool that writes to tables without an attachment costs the checkpoint nothing."""
+    assert take(batcher(), begin(), FIRST, commit()).is_empty
+    assert not take(batcher(), begin(), signed(b"7 3 2 before"), commit()).is_empty
+
+
 def test_an_origin_marker_is_of_its_transaction_alone() -> None:
     """The next transaction is somebody else's."""
     group = take(

@@ -37,6 +37,12 @@ def test_a_revert_says_so() -> None:
     assert origin_of(marker(b"7 0 0 " + signature), XID, KEY) is None
 
 
+def test_a_call_that_keeps_rows_says_so() -> None:
+    """Then there is something to record of its transaction, whatever the WAL has of it."""
+    assert origin_of(signed(b"7 3 2 before"), XID, KEY) == Origin(7, 3, 2, has_before=True)
+    assert origin_of(signed(b"7 3 2 before revert"), XID, KEY) is None
+
+
 def test_a_request_is_no_origin() -> None:
     """It says which run was asked for, and nothing of who wrote the transaction."""
     request = signed(b"7 request")

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.build import TICKETS, attachment, change, changed
+from walagent.domain.agent_spec import AgentSpec
 from walagent.domain.attachment import Attachment
-from walagent.domain.change import UNCHANGED, Op, Relation
+from walagent.domain.change import UNCHANGED, Change, Op, Relation
 from walagent.errors import DecodeError
 from walagent.matching.canary import Canary
 from walagent.matching.registry import (
@@ -18,6 +19,7 @@ from walagent.matching.registry import (
     read_attaching,
 )
 from walagent.message import Json
+from walagent.postgres.lsn import Lsn
 
 OURS = Relation(1, "agent", "attachment")
 DEFINITION: dict[str, Json] = {
@@ -188,3 +190,29 @@ def test_a_new_table_of_an_old_name_is_not_adopted() -> None:
     assert [a.id for a in registry.of(replace(TICKETS, oid=0))] == [1]
     registry.put(attachment(id=2, relation_oid=999))
     assert [a.id for a in registry.of(replace(TICKETS, oid=999))] == [2]
+
+
+EVENTS = Relation(8, "agent", "event", ())
+
+
+@pytest.mark.parametrize(
+    ("author", "kind", "plain", "with_condition"),
+    [
+        ("anna", "text", True, True),
+        ("bot", "text", False, True),
+        ("anna", "joined", False, True),
+    ],
+)
+def test_an_event_that_can_wake_nobody_is_not_looked_up(
+    author: str,
+    kind: str,
+    plain: bool,  # noqa: FBT001
+    with_condition: bool,  # noqa: FBT001
+) -> None:
+    """As agents' own answers: each would cost a query and a commit."""
+    row = {"tenant": "default", "author": author, "type": kind}
+    event = Change(Lsn(1), 0, Op.INSERT, EVENTS, row, None)
+    agent = replace(attachment(id=1, turns={}), agent=AgentSpec("bot", "fake"))
+    assert Registry([agent]).may_wake(event) is plain
+    asking = replace(agent, trigger=replace(agent.trigger, condition="true"))
+    assert Registry([asking]).may_wake(event) is with_condition

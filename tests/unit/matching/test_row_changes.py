@@ -92,6 +92,27 @@ def test_large_values_and_stray_bytes_are_named() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("origin", "inside", "is_recorded"),
+    [
+        (Origin(1, 2, 0), [], False),
+        (Origin(1, 2, 0, has_before=True), [], True),
+        (Origin(1, 2, 0, reverts=True), [], True),
+        (Origin(1, 2, 0), [change(0, Op.INSERT, {"id": 1})], True),
+    ],
+)
+def test_an_end_is_recorded_only_where_something_is_known_of_the_transaction(
+    origin: Origin,
+    inside: list[Change],
+    is_recorded: bool,  # noqa: FBT001
+) -> None:
+    """Each end costs a commit: nothing changed, or in tables that are not published, is no news."""
+    record = Recording(Begin(7, Lsn(1), datetime(2026, 1, 1, tzinfo=UTC)), origin)
+    for one in inside:
+        record.take([one])
+    assert bool(record.end()) is is_recorded
+
+
 def test_tables_of_walagent_are_not_recorded() -> None:
     """What an agent posts to a thread is an event already."""
     relation = Relation(9, "agent", "event", TABLE.columns)

@@ -35,22 +35,23 @@ _PIN: Final = (
     " pg_catalog.concat(pg_catalog.current_setting('search_path'), ' '), false),"
     f" pg_catalog.set_config('search_path', '{OWN_PATH['search_path']}', false)"
 )
-# What each session has beside its options, which RESET takes away.  The path comes first: before, a
-# name or operator could be that of others, so none is used.
+# What each session has beside its options, which RESET takes away.  No name or operator is looked
+# up on the path, which can find those of others first.
 _REST: Final = ", ".join([
-    "select pg_catalog.set_config('datestyle', 'ISO', false)",
+    "pg_catalog.set_config('datestyle', 'ISO', false)",
     "pg_catalog.set_config('intervalstyle', 'postgres', false)",
     (
-        "case when pg_catalog.current_setting('synchronous_commit') in ('off', 'local')"
+        "case when pg_catalog.current_setting('synchronous_commit') operator(pg_catalog.=)"
+        " any (array['off', 'local'])"
         " then pg_catalog.set_config('synchronous_commit', 'on', false) end"
     ),
     *(
-        f"case when pg_catalog.current_setting('{name}', true) <> '{value}'{may_set}"
-        f" then pg_catalog.set_config('{name}', '{value}', false) end"
+        f"case when pg_catalog.current_setting('{name}', true) operator(pg_catalog.<>) '{value}'"
+        f"{may_set} then pg_catalog.set_config('{name}', '{value}', false) end"
         for name, (value, may_set) in _LATER.items()
     ),
 ])  # fmt: skip
-RENEW: Final = f"select {_PIN}; {_REST}"
+RENEW: Final = f"{_PIN}, {_REST}"  # expressions of one SELECT
 
 
 _RESTED: Final = 2.0  # seconds
@@ -76,7 +77,7 @@ async def _configure(conn: AsyncConnection[Any]) -> None:
     _prepare(conn)
     own = f"pg_catalog.pg_backend_pid() operator(pg_catalog.=) {conn.info.backend_pid}"
     pin = f"case when {own} then pg_catalog.concat({_PIN}) end"
-    cursor = await conn.execute(f"select {own}, {pin}; {_REST}".encode())
+    cursor = await conn.execute(f"select {own}, {pin}, {_REST}".encode())
     row = await cursor.fetchone()
     if row is None or not row[0]:
         conn.prepare_threshold = None

@@ -10,12 +10,13 @@ import hashlib
 import hmac
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from psycopg import AsyncConnection, Error, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 
 from walagent.domain.tenant import Actor
 from walagent.errors import LoginRefusedError, PreconditionError
@@ -43,14 +44,14 @@ SignedFunction = Literal[
 
 # Of random(), which DISCARD ALL leaves as others have set it.
 _SEED: Final = (
-    "select pg_catalog.setseed(pg_catalog.float8div(pg_catalog.float8(pg_catalog.hashtext("
+    "pg_catalog.setseed(pg_catalog.float8div(pg_catalog.float8(pg_catalog.hashtext("
     "pg_catalog.gen_random_uuid()::pg_catalog.text)), 2147483648::pg_catalog.float8))"
 )
 # DISCARD ALL without the plans, which code of others cannot change: settings first, for they can
 # hide the functions that follow; last, those that each connection has.
 DISCARD: Final = (
     "reset all; close all; deallocate all; unlisten *; discard temp; discard sequences;"
-    f" select pg_catalog.pg_advisory_unlock_all(); {RENEW}; {_SEED}"
+    f" select pg_catalog.pg_advisory_unlock_all(), {RENEW}, {_SEED}"
 )
 _LOGIN: Final = """
 select agent_internal.tools_login(), key,
@@ -170,10 +171,25 @@ class ToolConnection:
 
     @asynccontextmanager
     async def transaction(self, *, force_rollback: bool = False) -> AsyncGenerator[ToolTransaction]:
-        """Yield a transaction, in which signed functions can be called."""
-        async with self.conn.transaction(force_rollback=force_rollback):
-            name = await name_transaction(self.conn)
-            yield ToolTransaction(self.conn, self.login, name, self.actor)
+        """Yield a transaction, in which signed functions can be called.
+
+        It begins and gets its name in one round trip; in a transaction of the caller, it is a
+        savepoint.
+        """
+        conn = self.conn
+        if conn.info.transaction_status != TransactionStatus.IDLE:
+            async with conn.transaction(force_rollback=force_rollback):
+                name = await name_transaction(conn)
+                yield ToolTransaction(conn, self.login, name, self.actor)
+            return
+        try:
+            name = await name_transaction(conn, "begin")
+            yield ToolTransaction(conn, self.login, name, self.actor)
+        except BaseException:
+            with suppress(Error):  # the session is lost, and its transaction with it
+                await conn.rollback()
+            raise
+        await (conn.rollback() if force_rollback else conn.commit())
 
 
 class ToolConnections:
