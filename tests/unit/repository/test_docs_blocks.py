@@ -35,7 +35,8 @@ def _blocks(language: str) -> pytest.MarkDecorator:
 def test_every_block_says_what_it_is(block: Block) -> None:
     """A statement that nobody runs is said to be one, so none is left out by accident."""
     assert block.language in LANGUAGES
-    assert block.language not in KINDS or KINDS[block.language] & set(block.words)
+    is_said = block.option("file") or KINDS.get(block.language, set()) & set(block.words)
+    assert block.language not in KINDS or is_said
 
 
 @_blocks("yaml")
@@ -77,8 +78,15 @@ async def test_every_python_block_runs(block: Block) -> None:
 
 
 @_blocks("console")
-def test_every_command_exists_with_its_options(block: Block) -> None:
-    """What a page tells people to type is understood."""
+def test_every_command_exists_with_its_options(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a page tells people to type is understood, beside the files of the page."""
+    for other in blocks(block.page):
+        if name := other.option("file"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(other.text)
+            monkeypatch.chdir(tmp_path)
     for words in _commands(block):
         match words:
             case ["make", target, *_]:
