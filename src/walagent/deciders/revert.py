@@ -16,14 +16,18 @@ class RevertDecider(AsksNoModel):
     """Implements `Decider`."""
 
     def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
-        """Undo, then end with what was done or why nothing was; again after a retry."""
+        """Undo, then end with what was done or why nothing was; again after a retry.
+
+        A dry run succeeds whatever it finds: it has answered.
+        """
         del run  # all runs are alike
         for step in reversed(steps):
             if step.kind is StepKind.NOTE and step.content.get("retry"):
                 break
             if step.kind is StepKind.RESULT:
-                text = summary(step.content["revert"])
-                return fail(text) if step.content["is_error"] else succeed(text)
+                result = step.content["revert"]
+                is_refused = step.content["is_error"] and not result.get("dry_run")
+                return fail(summary(result)) if is_refused else succeed(summary(result))
         return Act((Call(ToolCall("revert", "revert", {}), _REVERT),))
 
 

@@ -104,7 +104,7 @@ BUGS = (
         "the effect of a tool in SQL commits before the step that records it",
         (
             Before("two-transactions-sql/function", "return _content;"),
-            Before("two-transactions-sql/caller", "await self._record(work, content)"),
+            Before("two-transactions-sql/caller", "await self._steps.record(work, content)"),
         ),
         (
             Catch(

@@ -120,6 +120,16 @@ async def test_a_dry_run_changes_nothing(conn: AsyncConnection, dsn: str) -> Non
         assert await refused(conn, "select agent.revert(2)", state="WA003")
 
 
+async def test_a_dry_run_that_is_refused_has_not_failed(conn: AsyncConnection, dsn: str) -> None:
+    """It has answered; nobody is called for it."""
+    async with closed_ticket(conn, dsn) as d:
+        await run_all(conn, "update support_tickets set status = 'paid'")
+        await d.caught_up()
+        state, text = await revert(d, 1, ", dry_run => true")
+        assert (state, text[:34]) == ("succeeded", "nothing of run 1 would be taken ba")
+        assert (await revert(d, 1))[0] == "failed"
+
+
 async def test_what_cannot_be_reverted_is_refused_at_once(conn: AsyncConnection, dsn: str) -> None:
     """A run that does not exist, has not ended, or changes no rows."""
     async with closed_ticket(conn, dsn) as d:
