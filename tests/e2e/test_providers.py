@@ -349,7 +349,8 @@ async def test_answers_are_bounded_and_storable(provider: str) -> None:
 @PROVIDERS
 async def test_a_cut_answer_and_an_unknown_tool_are_handed_on(provider: str) -> None:
     """What to do with them is the engine's to decide."""
-    cut = Reply((Text("half a sen"),), Stop.LENGTH, Usage(1, 0, 0, 1), "m")
+    tier = "default" if provider == "openai" else ""
+    cut = Reply((Text("half a sen"),), Stop.LENGTH, Usage(1, 0, 0, 1), "m", tier=tier)
     async with model_at(provider, cut) as (model, _):
         assert await model.complete(asked()) == cut
     async with model_at(provider, call("nope", x=1)) as (model, _):

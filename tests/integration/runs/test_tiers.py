@@ -49,8 +49,11 @@ async def desk(
         model = build_model(provider.spec("openai", **PRICES), environ=provider.environ)
         limits = ModelLimits(LimitSettings(pause=0.01))
         registry = Models({"fake": model.spec}, lambda _: model, limits)
-        async with daemon(conn, dsn, registry, parts=("worker",)) as d:
-            yield d, provider
+        try:
+            async with daemon(conn, dsn, registry, parts=("worker",)) as d:
+                yield d, provider
+        finally:
+            await model.aclose()
 
 
 async def ended(d: Daemon) -> list[str]:
