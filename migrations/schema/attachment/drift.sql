@@ -207,7 +207,8 @@ as $$
 $$;
 
 -- That columns of a table's row `t` are as in `u`: as text, for not every type has an equality, and some have a loose one; but
--- numbers by value, also in jsonb, for programs do not keep the zeros at their ends.
+-- numbers by value, also in jsonb, for programs do not keep the zeros at their ends, nor the sign of a zero.  JSON's null is
+-- shown as NULL.
 --
 -- Args: _cut: the lengths of texts of which `u` has only the beginning.
 create or replace function agent_internal.same_values(_relation oid, _columns text[], _cut jsonb)
@@ -225,9 +226,9 @@ as $$
                format(case when _cut ? c
                            then 'pg_catalog.left(%2$s, pg_catalog.length(%3$s)) operator(pg_catalog.=) %3$s collate pg_catalog."C"'
                                 ' and pg_catalog.length(%2$s) operator(pg_catalog.=) %4$s'
-                           when exists (select from held h where h.name = c and h.type in ('numeric'::regtype, 'jsonb'::regtype))
-                           then '(pg_catalog.to_jsonb(t.%1$I) operator(pg_catalog.=) pg_catalog.to_jsonb(u.%1$I)'
-                                ' or pg_catalog.num_nulls(t.%1$I, u.%1$I) operator(pg_catalog.=) 2)'
+                           when exists (select from held h where h.name = c
+                                         and h.type in ('numeric'::regtype, 'float4'::regtype, 'float8'::regtype, 'jsonb'::regtype))
+                           then 'coalesce(pg_catalog.to_jsonb(t.%1$I), ''null'') operator(pg_catalog.=) coalesce(pg_catalog.to_jsonb(u.%1$I), ''null'')'
                            else '(%2$s operator(pg_catalog.=) %3$s collate pg_catalog."C"'
                                 ' or pg_catalog.num_nulls(t.%1$I, u.%1$I) operator(pg_catalog.=) 2)' end,
                       c, agent_internal.text_of(format('t.%I', c)), agent_internal.text_of(format('u.%I', c)), (_cut ->> c)::integer),
@@ -235,12 +236,24 @@ as $$
       from unnest(_columns) c
 $$;
 
+-- A digest of columns of a table's row `t`: after an update of the run, others have changed it if it is another one.
+create or replace function agent_internal.row_digest(_columns text[])
+    returns text
+    language sql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('pg_catalog.md5(pg_catalog.to_jsonb(array[%s]::pg_catalog.text[])::pg_catalog.text)',
+                  string_agg(agent_internal.text_of(format('t.%I', c)), ', ' order by c))
+      from unnest(_columns) c
+$$;
+
 -- Complete a statement about a table: %1$s is its present name, %2$s and %3$s are columns with their present types, of
 -- the key and to be set, and %4$s is that the key is the same: by the operators of its index, whatever is on the search_path.
--- %5$s are columns with their types, and %6$s is that the row `t` has their values, which `u` has.
+-- %5$s are columns with their types, %6$s is that the row `t` has their values, which `u` has, and %7$s is their digest.
 --
 -- Args: _seen: {"seen": values of columns, "texts": those of which `u` has the text, "cut": lengths of those of which it has
---       the beginning}.
+--       the beginning, "since": instead, their digest after an update}.  Columns that were dropped are left out.
 -- Raises WA009 if the table or a column was dropped or the key has changed: the statement could change other rows.
 create or replace function agent_internal.bind_relation(
     _sql text, _relation oid, _key jsonb, _set jsonb default '{}', _seen jsonb default '{}')
@@ -252,8 +265,9 @@ as $$
 declare
     _name text;
     _keys text[] := array(select jsonb_object_keys(_key) order by 1);
-    _columns text[] := array(select jsonb_object_keys(_seen -> 'seen'));
-    _texts text[] := array(select jsonb_array_elements_text(_seen -> 'texts'));
+    _columns text[] := array(select c from jsonb_object_keys(_seen -> 'seen') c join pg_attribute a on a.attname = c
+                              where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped);
+    _texts text[] := array(select t from jsonb_array_elements_text(_seen -> 'texts') t where t = any (_columns));
 begin
     select format('%I.%I', n.nspname, c.relname) into _name
       from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = _relation;
@@ -266,9 +280,12 @@ begin
     return format(_sql, _name, agent_internal.typed_columns(_relation, _keys),
                   agent_internal.typed_columns(_relation, array(select jsonb_object_keys(_set))),
                   agent_internal.same_key(_relation),
-                  concat_ws(', ', agent_internal.typed_columns(_relation, array(select unnest(_columns) except select unnest(_texts))),
+                  concat_ws(', ', case when _columns = '{}' then '_ pg_catalog.text' end, agent_internal.typed_columns(_relation, array(select unnest(_columns) except select unnest(_texts))),
                             (select string_agg(format('%I pg_catalog.text', c), ', ') from unnest(_texts) c)),
-                  agent_internal.same_values(_relation, _columns, _seen -> 'cut'));
+                  case when _seen ? 'since'
+                       then format('%s operator(pg_catalog.=) ($1 operator(pg_catalog.->>) ''since'')', agent_internal.row_digest(_columns))
+                       else coalesce(agent_internal.same_values(_relation, _columns, _seen -> 'cut'), 'true') end,
+                  coalesce(agent_internal.row_digest(_columns), 'null'));
 end;
 $$;
 comment on function agent_internal.bind_relation(text, oid, jsonb, jsonb, jsonb) is 'Complete a statement about a table with its present name and column types';

@@ -14,12 +14,19 @@ declare
     _both   constant text := (select c from unnest(_columns) c where c = any (_writes) limit 1);
     _absent constant text := (select c from unnest(_columns) c where c <> all (agent_internal.identity_columns(_target)) limit 1);
     _table  constant text := (select relname from pg_class where oid = _target);
+    _of_key constant text := (select c from unnest(_writes) c where c = any (agent_internal.key_columns(_target)) limit 1);
 begin
+    perform agent_internal.check_relation(_target, '{insert,update}');
     if coalesce(_columns, '{}') = '{}' or coalesce(_writes, '{}') = '{}' then
         raise exception '%: must name at least one column', case when coalesce(_writes, '{}') = '{}' then 'writes' else 'columns' end
             using errcode = 'WA010', hint = 'Values of writes are made of those of columns.';
+    elsif array_position(_columns || _writes, null) is not null then
+        raise exception '%: must not contain NULL', case when array_position(_writes, null) is not null then 'writes' else 'columns' end
+            using errcode = 'WA010';
     elsif _both is not null then
         raise exception 'writes: column "%" is among those that it is made of', _both using errcode = 'WA013';
+    elsif _of_key is not null then
+        raise exception 'writes: column "%" is part of the primary key of %', _of_key, _target using errcode = 'WA013';
     end if;
     perform agent_internal.check_columns(_target, _columns, 'columns');
     if _absent is not null then

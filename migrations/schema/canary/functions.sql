@@ -465,7 +465,7 @@ comment on function agent_internal.due_canaries() is 'The attachments with a can
 -- Roll the canary of an attachment back if its rule says so, or if it cannot run any more.  The next check is a minute later, or
 -- twenty times what this one took.
 --
--- Returns name, version and reason if it was rolled back.  Does nothing if another transaction has locked the attachment.
+-- Returns name, version and reason if it was rolled back.  Raises 55P03 if another transaction has locked the attachment.
 create or replace function agent_internal.check_canary(_attachment_id bigint)
     returns table (attachment text, version integer, reason text)
     language plpgsql
@@ -499,7 +499,7 @@ begin
     end if;
     -- Locked only now: figures can take long.  Somebody can have ended it meanwhile.
     select a.name into attachment from agent.attachment a
-     where a.id = _attachment_id and a.canary_definition ->> 'version' = _found.version::text for update skip locked;
+     where a.id = _attachment_id and a.canary_definition ->> 'version' = _found.version::text for update nowait;
     if not found then
         return;
     end if;

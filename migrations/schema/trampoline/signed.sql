@@ -10,7 +10,7 @@
 --         given: the arguments of the call, as agent_internal.check_call() takes them;
 --         must_find: a statement that returns NULL has failed (P0002);
 --         relation: the OID of its table: the statement is then a template for agent_internal.bind_relation(), and returns
---         JSON's null if the row has changed.
+--         JSON's null if the row has changed, or {"row": a digest of it}.
 -- Returns the content of the step; or, if nothing was executed because a person has to approve the call or policies have
 -- changed it, {"verdict": the result of agent_internal.check_call()}.
 -- Raises WA009 if the tool fails because its attachment is broken, WA016 as agent_internal.trampoline_of() does, and 42501
@@ -35,6 +35,7 @@ declare
     _lost    text;
     _value   text;
     _result  jsonb;
+    _row     jsonb;
     _content jsonb;
     _state   text;
     _message text;
@@ -69,13 +70,17 @@ begin
         if _relation is not null and _result = 'null' then
             perform agent_internal.forget_before(_run);
             _result := to_jsonb('not updated: the row has changed since'::text);
+        elsif _relation is not null and jsonb_typeof(_result) = 'object' then
+            perform agent_internal.record_after(_run, _through, _relation::oid, _call #> '{arguments,key}');
+            _row := _result -> 'row';
+            _result := to_jsonb('updated'::text);
         elsif _relation is not null then
             perform agent_internal.record_after(_run, _through, _relation::oid, _call #> '{arguments,key}');
         end if;
         -- In some languages a function without a result returns an empty text, which tells a model nothing.
         _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(
             case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, ''), 'done'), 65536));
-        _content := agent_internal.checked_result(_checked, _content);
+        _content := agent_internal.checked_result(_checked, _content) || coalesce(jsonb_build_object('row', _row), '{}');
     exception when others or assert_failure then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                                 _detail = pg_exception_detail, _hint = pg_exception_hint;

@@ -6,7 +6,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 
 from walagent.base.concurrency import Periodic
-from walagent.errors import WalagentError
+from walagent.errors import ConflictError, DatabaseLostError, WalagentError
 from walagent.store import canaries
 from walagent.store.errors import translating
 from walagent.store.sessions.connections import connect
@@ -30,13 +30,25 @@ async def keep_checking(dsn: Callable[[], str]) -> None:
 
 
 async def check_canaries(conn: AsyncConnection[Any]) -> None:
-    """Roll back the canaries whose rules say so, each in a transaction."""
+    """Roll back the canaries whose rules say so, each in a transaction.
+
+    One that cannot be checked, because somebody has locked it, holds up no other.
+    """
     with translating():
-        for attachment in await canaries.due_canaries(conn):
-            if (ended := await canaries.check_canary(conn, attachment)) is not None:
-                log.warning(
-                    "canary.rolled_back",
-                    attachment=ended.attachment,
-                    version=ended.version,
-                    reason=ended.reason,
-                )
+        due = await canaries.due_canaries(conn)
+    for attachment in due:
+        try:
+            with translating():
+                ended = await canaries.check_canary(conn, attachment)
+        except WalagentError as error:
+            if isinstance(error, DatabaseLostError) and not isinstance(error, ConflictError):
+                raise
+            log.warning("canary.check_failed", attachment=attachment, error=error)
+            continue
+        if ended is not None:
+            log.warning(
+                "canary.rolled_back",
+                attachment=ended.attachment,
+                version=ended.version,
+                reason=ended.reason,
+            )

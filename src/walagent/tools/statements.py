@@ -4,7 +4,7 @@ It is executed on the search_path of the attachment, which others can create in:
 qualified, and each operator.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from walagent.message import Json, ToolCall
 # What agent_internal.bind_relation() writes in, with NUL for the percent sign: no name holds one.
 _TABLE, _KEY = sql.SQL("\x001$s"), sql.SQL("\x002$s")
 _SET, _SAME = sql.SQL("\x003$s"), sql.SQL("\x004$s")
-_SEEN, _UNCHANGED = sql.SQL("\x005$s"), sql.SQL("\x006$s")
+_SEEN, _UNCHANGED, _DIGEST = sql.SQL("\x005$s"), sql.SQL("\x006$s"), sql.SQL("\x007$s")
 
 
 def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Json]:
@@ -36,7 +36,7 @@ def statement_of(
     target: Target,
     arguments: Mapping[str, Json],
     change: Mapping[str, Any],
-    written: Collection[str] = (),
+    since: str | None = None,
 ) -> tuple[str, dict[str, Json]]:
     """Compose the statement that carries a call out, and its parameter.
 
@@ -44,14 +44,15 @@ def statement_of(
     called.  With `only_unchanged`, its result is JSON's null if the row has changed.
 
     Args:
-        written: columns that the run has written; they may differ from the change.
+        since: the digest of the row after the last update of the run, which the row is then
+            compared with, instead of the change.
 
     Raises:
         ToolFailedError: update_row on a row that the WAL did not name.
     """
     if tool.kind == "builtin":
-        seen = _seen(target, change, written) if target.only_unchanged else {}
-        return _update_row(target, arguments, change, seen)
+        seen = _seen(target, change) if target.only_unchanged else {}
+        return _update_row(target, arguments, change, seen, since)
     types = tuple((name, type_) for name, type_ in tool.arguments if name in arguments)
     text = _function_call(tool.schema, tool.function, types, returns_set=tool.returns_set)
     return text, dict(arguments)
@@ -111,6 +112,7 @@ def _update_row(
     arguments: Mapping[str, Json],
     change: Mapping[str, Any],
     seen: Mapping[str, Json],
+    since: str | None,
 ) -> tuple[str, dict[str, Json]]:
     """Update the row of the change, found by its key; only columns in `writes` can be named."""
     key = _row_key(target, change)
@@ -122,14 +124,16 @@ def _update_row(
             "with done as (update {table} as t set {sets}"
             " from pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'set') as s ({set}),"
             " pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'key') as k ({key})"
-            " {seen} where {same} {unchanged} returning 1)"
-            " select pg_catalog.to_jsonb('updated'::pg_catalog.text) from done {otherwise}"
+            " {seen} where {same} {unchanged} returning {done})"
+            " select {result} from done {otherwise}"
         ),
         columns,
         compares=bool(seen),
     )
     given: dict[str, Json] = {"set": {name: arguments[name] for name in columns}, "key": key}
-    if seen:
+    if seen and since is not None:
+        given |= {"seen": dict.fromkeys(seen), "since": since}
+    elif seen:
         cut = {name: n for name, n in change.get("truncated", {}).items() if name in seen}
         json_texts = (name for name, kind in target.json_columns.items() if kind == "json")
         texts = [name for name in (*cut, *json_texts) if name in seen]
@@ -137,12 +141,12 @@ def _update_row(
     return text, given
 
 
-def _seen(target: Target, change: Mapping[str, Any], written: Collection[str]) -> dict[str, Json]:
+def _seen(target: Target, change: Mapping[str, Any]) -> dict[str, Json]:
     """Return what the agent was shown of the row, and can have changed since by others.
 
     Bytes that are not text are not compared: they were shown as something else.
     """
-    without = {*change.get("stray_bytes", ()), *written, *target.key_columns}
+    without = {*change.get("stray_bytes", ()), *target.key_columns}
     row: Mapping[str, Json] = change.get("new") or {}
     return {name: value for name, value in row.items() if name not in without}
 
@@ -157,18 +161,27 @@ def _row_key(target: Target, change: Mapping[str, Any]) -> dict[str, Json] | Non
 
 
 _READ = sql.SQL(", pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'seen') as u ({})")
+# A row that is there, and differs: one that a policy or a trigger left alone is not found.
 _OTHERWISE = sql.SQL(
     "union all select 'null' where not exists (select from done) and exists (select from {table}"
-    " as t, pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'key') as k ({key})"
-    " where {same})"
-).format(table=_TABLE, key=_KEY, same=_SAME)
+    " as t, pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'key') as k ({key}) {seen}"
+    " where {same} and ({unchanged}) is not true)"
+).format(table=_TABLE, key=_KEY, same=_SAME, seen=_READ.format(_SEEN), unchanged=_UNCHANGED)
+_PLAIN = sql.SQL("1"), sql.SQL("pg_catalog.to_jsonb('updated'::pg_catalog.text)")
+_COMPARED = (
+    sql.SQL("{} as digest").format(_DIGEST),
+    sql.SQL("pg_catalog.jsonb_build_object('row', done.digest)"),
+)
 
 
 def _template(text: sql.SQL, columns: Sequence[str] = (), *, compares: bool = False) -> str:
     """Fill a statement in as far as is known here; the rest is for
     agent_internal.bind_relation().
     """
+    done, result = _COMPARED if compares else _PLAIN
     written = text.format(
+        done=done,
+        result=result,
         table=_TABLE,
         key=_KEY,
         set=_SET,

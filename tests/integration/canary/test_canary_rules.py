@@ -1,7 +1,7 @@
 """The rule by which walagent rolls a canary back: figures of both versions, and what follows."""
 
 import pytest
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, errors
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, rows, run_all, until, value
@@ -233,5 +233,42 @@ async def test_a_locked_attachment_is_left_for_later(conn: AsyncConnection, dsn:
     await ran(conn, made, 2, 1, failed=1)
     async with await AsyncConnection.connect(dsn) as other:
         await other.execute("select from agent.attachment for update")
-        assert await check_canary(conn, made) is None
+        with pytest.raises(errors.LockNotAvailable):
+            await check_canary(conn, made)
     assert await check_canary(conn, made) is not None
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "select agent.canary('desk', share => 0.2)",
+        "select from agent.attachment where name = 'desk' for update",
+    ],
+)
+async def test_a_canary_that_somebody_has_locked_holds_up_no_other_and_is_named(
+    conn: AsyncConnection, dsn: str, caplog: pytest.LogCaptureFixture, held: str
+) -> None:
+    """An open transaction of one developer would else keep every bad version in production."""
+    first = await canary(conn, "failures > 0.5")
+    second = await attach(conn, "name=other, tools=[refund_user]")
+    await run_all(
+        conn,
+        "select agent.canary('other', 'model=second', rollback_if => 'failures > 0.5',"
+        " min_runs => 10)",
+    )
+    for attachment in (first, second):
+        await ran(conn, attachment, 2, 10, failed=10)
+    states = "select attachment, state from agent.canary order by attachment"
+    async with (
+        await AsyncConnection.connect(dsn, autocommit=True) as somebody,
+        await AsyncConnection.connect(dsn, autocommit=True) as reader,
+    ):
+        await reader.execute("set lock_timeout = '0.5s'")
+        await somebody.execute("begin")
+        await somebody.execute(held.encode())
+        await check_canaries(reader)
+        assert await rows(conn, states) == [("desk", "running"), ("other", "rolled_back")]
+        assert f"'attachment': {first}" in caplog.text
+        await somebody.execute("rollback")
+        await check_canaries(reader)
+    assert await rows(conn, states) == [("desk", "rolled_back"), ("other", "rolled_back")]

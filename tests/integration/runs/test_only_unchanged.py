@@ -8,6 +8,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, role, rows, run_all, value
+from walagent.message import Reply, Stop, ToolCall, Usage
 from walagent.models.script import call
 
 NOT_UPDATED = "not updated: the row has changed since"
@@ -20,6 +21,8 @@ TYPES = {
     "numeric(40, 20)": ("12345678901234567890.12345678901234567890", "12345678901234567890"),
     "amount": ("0.10", "'NaN'"),
     "double precision": ("1e300", "'NaN'"),
+    "float8": ("'-0'", "1"),
+    "real": ("'-0'", "'-infinity'"),
     "boolean": ("true", "false"),
     "text": ("'a'", "'A'"),
     "text collate loose": ("'a'", "'A'"),
@@ -31,6 +34,7 @@ TYPES = {
     "json": ("""'{"a":1}'""", """'{"a": 1}'"""),
     "jsonb": ("""'{"a":1.50}'""", """'{"a":"1.5"}'"""),
     "document": ("""'[1.50]'""", "'null'"),
+    "nothing": ("""'null'""", "'[]'"),
     "text_as_json": ("""'[1]'""", """'[1 ]'"""),
     "text[]": ("""'{a,NULL,"b,c"}'""", "'{a}'"),
     "jsonb[]": ("""array['{"a":[1]}'::jsonb]""", """array['{"a":[2]}'::jsonb]"""),
@@ -46,6 +50,7 @@ create type pair as (n integer, t text);
 create type mood as enum ('good', 'bad');
 create domain text_as_json as json;
 create domain document as jsonb;
+create domain nothing as jsonb;
 create domain amount as numeric;
 """
 
@@ -130,6 +135,106 @@ async def test_what_the_run_has_written_itself_does_not_count(
     assert await rows(conn, "select category from support_tickets") == [("billing",)]
 
 
+async def test_a_call_that_was_refused_lets_no_later_one_pass(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """A model that is told so tries again: in the same reply, or in the next one."""
+    await run_all(conn, DESK)
+    both = Reply(
+        (
+            ToolCall("1", "update_row", {"category": "bug"}),
+            ToolCall("2", "update_row", {"category": "bug"}),
+        ),
+        Stop.TOOL,
+        Usage(),
+    )
+    async with daemon(conn, dsn, [both, call("update_row", category="bug"), "done"]) as d:
+        await attach(conn, "writes=[category], only_unchanged=true, paused=true, finish=answer")
+        await run_all(conn, "insert into support_tickets (issue) values ('a')")
+        await d.caught_up()
+        await run_all(conn, "update support_tickets set category = 'billing'")
+        await run_all(conn, "select agent.resume('support_tickets')")
+        await d.ended()
+    assert await results(conn) == [("1", NOT_UPDATED)] * 3
+    assert await rows(conn, "select category from support_tickets") == [("billing",)]
+
+
+async def test_after_an_update_of_its_own_the_run_compares_with_what_it_left(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """With what triggers and expressions made of it; another's change is found, in any column."""
+    await run_all(
+        conn,
+        DESK
+        + """
+        alter table support_tickets add said text generated always as (upper(category)) stored;
+        alter table support_tickets add touched integer default 0;
+        create function touch() returns trigger language plpgsql as
+            $$ begin new.touched := new.touched + 1; return new; end $$;
+        create trigger touch before update on support_tickets
+            for each row execute function touch();
+        create function wait_for_somebody() returns text language plpgsql as $$ begin
+            update support_tickets set category = 'billing' where issue = 'b'; return 'ok'; end $$;
+        """,
+    )
+    script = [
+        call("update_row", category="bug"),
+        call("wait_for_somebody"),
+        call("update_row", category=None),
+        "done",
+    ]
+    async with daemon(conn, dsn, script) as d:
+        await attach(
+            conn,
+            "writes=[category], tools=[wait_for_somebody, update_row], only_unchanged=true,"
+            " finish=answer",
+        )
+        await run_all(conn, "insert into support_tickets (issue) values ('a')")
+        await d.ended()
+        await run_all(conn, "insert into support_tickets (issue) values ('b')")
+        await d.ended(2)
+    found = await rows(conn, "select issue, category from support_tickets order by id")
+    assert found == [("a", None), ("b", "billing")]
+    assert [text for _, text in await results(conn)] == [
+        "updated", "ok", "updated", "updated", "ok", NOT_UPDATED,
+    ]  # fmt: skip
+
+
+async def test_a_row_that_a_policy_or_a_trigger_keeps_is_not_said_to_have_changed(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """It is not found, as without `only_unchanged`."""
+    await run_all(
+        conn,
+        DESK
+        + """
+        create function keep() returns trigger language plpgsql as 'begin return null; end';
+        create trigger keep before update on support_tickets
+            for each row execute function keep();
+        """,
+    )
+    async with daemon(conn, dsn, SCRIPT) as d:
+        await attach(conn, "writes=[category], only_unchanged=true")
+        await run_all(conn, "insert into support_tickets (issue) values ('a')")
+        await d.ended()
+    ((_, text),) = await results(conn)
+    assert "row does not exist or is not visible" in text
+
+
+async def test_a_column_that_was_dropped_is_not_compared(conn: AsyncConnection, dsn: str) -> None:
+    """The others are; a table with no attached column left is written."""
+    await run_all(conn, DESK + "create table plain (id bigint primary key, a text, said text)")
+    async with daemon(conn, dsn, [call("update_row", said="yes"), "done"]) as d:
+        await attach(conn, "writes=[said], only_unchanged=true, paused=true", "plain")
+        await run_all(conn, "insert into plain values (1, 'a'), (2, 'b')")
+        await d.caught_up()
+        await run_all(conn, "alter table plain drop a")
+        await run_all(conn, "update plain set said = 'no' where id = 2")
+        await run_all(conn, "select agent.resume('plain')")
+        await d.ended(2)
+    assert await rows(conn, "select id, said from plain order by id") == [(1, "yes"), (2, "no")]
+
+
 async def _made(conn: AsyncConnection) -> list[tuple[str, str]]:
     """Make a table with a column of each type, and `said`; return the values of its columns."""
     types = dict(TYPES)
@@ -148,7 +253,8 @@ async def test_values_of_every_kind_are_compared(
     conn: AsyncConnection, dsn: str, *, null: bool
 ) -> None:
     """As PostgreSQL stores them: row N of those that changed has another value in column N."""
-    values = [("null", a) if null else (a, b) for a, b in await _made(conn)]
+    # JSON's null is shown as NULL.
+    values = [("null", b if a == "'null'" else a) if null else (a, b) for a, b in await _made(conn)]
     async with daemon(conn, dsn, [call("update_row", said="yes"), "done"]) as d:
         await attach(conn, "writes=[said], only_unchanged=true, paused=true", "sample")
         same = ", ".join(value for value, _ in values)

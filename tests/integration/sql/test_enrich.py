@@ -104,7 +104,9 @@ async def test_it_is_an_attachment_like_others(conn: AsyncConnection) -> None:
         ("columns => '{title}', writes => null", "WA010", "writes: must name at least one"),
         ("columns => '{title}', writes => '{title}'", "WA013", 'column "title" is among those'),
         ("columns => '{titel}', writes => '{category}'", "WA013", 'Did you mean "title"'),
-        ("columns => '{title}', writes => '{id,x}'", "WA013", '"x"'),
+        ("columns => '{title}', writes => '{body,x}'", "WA013", '"x"'),
+        ("columns => '{title}', writes => '{id}'", "WA013", "primary key"),
+        ("columns => '{title,NULL}', writes => '{body}'", "WA010", "columns: must not contain"),
         ("columns => '{title}', writes => '{category}', priority => 9999", "WA010", "priority"),
     ],
 )

@@ -286,8 +286,8 @@ class Toolbox:
 
     async def _sql_call(self, work: Work) -> NewStep:
         target, authority, tool = work.run.table, work.run.authority, work.tool
-        written = work.written if target.only_unchanged else ()
-        text, parameter = statement_of(tool, target, work.arguments, work.run.claim.last, written)
+        since = work.since if target.only_unchanged else None
+        text, parameter = statement_of(tool, target, work.arguments, work.run.claim.last, since)
         builtin = tool.kind == "builtin"
         statement = tool_calls.ToolStatement(
             text,

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection, Error
 
 from walagent.domain.run import RunSpec, StepKind
 from walagent.domain.tool_spec import Tool
-from walagent.domain.transcript import reply_from_json, result_to_json
+from walagent.domain.transcript import result_to_json
 from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
 from walagent.moves import Call, RunLog
@@ -57,22 +57,14 @@ class Work:
         return bound(self.tool, self.call, self.run.claim.last)
 
     @property
-    def written(self) -> frozenset[str]:
-        """The arguments of earlier calls of the same tool that have succeeded."""
-        steps = self.log.steps if self.log is not None else ()
-        done = {
-            step.content["call_id"]
-            for step in steps
-            if step.kind is StepKind.RESULT and not step.content["is_error"]
-        }
-        replies = (reply_from_json(s.content) for s in steps if s.kind is StepKind.REPLY)
-        return frozenset(
-            name
-            for reply in replies
-            for call in reply.calls
-            if call.name == self.tool.name and call.id in done
-            for name in call.arguments or ()
+    def since(self) -> str | None:
+        """The digest of the row after the last call of the same tool that updated it, if any."""
+        results = (
+            step.content
+            for step in reversed(self.log.steps if self.log is not None else ())
+            if step.kind is StepKind.RESULT and step.content["name"] == self.tool.name
         )
+        return next((each["row"] for each in results if each.get("row")), None)
 
 
 def failed(call: ToolCall, text: str) -> dict[str, Json]:
