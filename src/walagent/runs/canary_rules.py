@@ -26,7 +26,7 @@ async def keep_checking(dsn: Callable[[], str]) -> None:
             ) as conn:
                 await check_canaries(conn)
         except WalagentError as error:
-            log.warning("canary.check_failed", error=error)
+            log.warning("canary.check_failed", attachment=0, error=error)
 
 
 async def check_canaries(conn: AsyncConnection[Any]) -> None:

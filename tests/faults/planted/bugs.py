@@ -33,7 +33,7 @@ class Bug:
 
 
 POINTS, APART = "tests/faults/test_points.py::", "tests/faults/test_points_apart.py::"
-FENCES, CONNECTIONS = "tests/faults/test_fences.py::", "tests/faults/test_connections.py::"
+FENCES = "tests/faults/test_fences.py::"
 ORDERING = "tests/integration/sql/test_ordering.py::"
 CLAIMS = "tests/integration/sql/test_claim_chance.py::"
 PRIORITY = "tests/integration/sql/test_priority.py::"
