@@ -93,6 +93,7 @@ class RunAttempt:
             if not self.cancelled():
                 raise
             await self._store(Outcome(RunState.CANCELLED, "cancelled"))
+            await self._let_waiting_go_on()
         except Exception as error:  # noqa: BLE001 - every error ends the attempt
             self.error = error
             await self._raised(error, stood_still=wake is not None and wake.stood_still)

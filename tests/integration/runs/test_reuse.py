@@ -1,5 +1,6 @@
 """Reuse: equal first calls share one reply, in flight too, and each run acts on its own row."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -177,6 +178,22 @@ async def test_a_run_without_a_reply_lets_one_other_ask_for_the_rest(conn: Async
     assert await column(conn, due) == [others[0].run_id]
     waits = "select run_id, of_run from agent_internal.shared_wait order by 1"
     assert await rows(conn, waits) == [(o.run_id, others[0].run_id) for o in others[1:]]
+
+
+async def test_a_run_that_is_cancelled_lets_the_next_one_ask(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """At once, and not when its lease would have ended."""
+    async with desk(conn, dsn, CLOSE, latency=3.0) as (d, model, attached):
+        await tickets(conn, attached, 1, ["same"] * 3)
+        await d.until("select count(*) = 2 from agent.run where state = 'waiting_retry'")
+        asker = await value(conn, "select id from agent.run where state = 'running'")
+        await value(conn, "select agent.cancel(%s)", asker)
+        asked = "select count(*) = 1 from agent.run where state = 'running' and id <> %s"
+        async with asyncio.timeout(8):
+            await d.until(asked, asker)
+        assert sorted(await ended(d, 3)) == ["cancelled", "succeeded", "succeeded"]
+        assert len(model.requests) == 2
 
 
 async def test_a_run_that_is_retried_shares_again(conn: AsyncConnection, dsn: str) -> None:
