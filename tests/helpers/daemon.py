@@ -91,17 +91,21 @@ class Daemon:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def dies(self, part: str) -> None:
-        """Wait until a part has crashed at the point that the test has armed."""
-        task = self._tasks.pop(part)
-        await asyncio.wait([task], timeout=DEADLINE)
-        assert task.done(), f"the {part} goes on"
+    async def dies(self, *parts: str) -> str:
+        """Wait until one of these parts has crashed at the armed point; return which."""
+        tasks = {self._tasks[part]: part for part in parts}
+        done, _ = await asyncio.wait(tasks, timeout=DEADLINE, return_when=asyncio.FIRST_COMPLETED)
+        assert done, f"the {' and the '.join(parts)} goes on"
+        task = done.pop()
+        part = tasks[task]
+        del self._tasks[part]
         error = task.exception()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         assert isinstance(error, Crash), error
         if part == "worker":
             self.worker = None
+        return part
 
     async def expire_leases(self) -> None:
         """Let the leases of dead workers run out."""

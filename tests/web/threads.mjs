@@ -50,6 +50,7 @@ await omar.waitForSelector(".msg:has-text('is writing') .bubble:has(.caret)");
 seen.writing = await omar.locator(".bubble:has(.caret)").innerText();
 await omar.waitForSelector(".bubble:not(:has(.caret)):has-text('tickets today?')");
 await anna.waitForSelector(".bubble:has-text('tickets today?')");
+await omar.waitForFunction(() => !document.querySelector(".caret"));
 seen.carets = await omar.locator(".caret").count();
 
 // A tool stores a fact, which the computer of both shows.

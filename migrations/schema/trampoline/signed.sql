@@ -80,7 +80,10 @@ begin
         -- In some languages a function without a result returns an empty text, which tells a model nothing.
         _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(
             case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, ''), 'done'), 65536));
-        _content := agent_internal.checked_result(_checked, _content) || coalesce(jsonb_build_object('row', _row), '{}');
+        _content := agent_internal.checked_result(_checked, _content);
+        if _row is not null then
+            _content := _content || jsonb_build_object('row', _row);
+        end if;
     exception when others or assert_failure then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                                 _detail = pg_exception_detail, _hint = pg_exception_hint;

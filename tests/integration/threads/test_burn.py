@@ -158,9 +158,9 @@ async def test_a_worker_that_dies_anywhere_says_everything_once(
         before = len(model.requests)
         with faults.armed(point):
             await value(s.alice, "select agent.post(%s, 'I like chess')", s.thread)
-            # The reader starts turns in the worker of its process.
-            part = "reader" if point == "run.claimed" else "worker"
-            await s.d.dies(part)
+            # The reader starts turns in the worker of its process, unless that claims them first.
+            parts = ("reader", "worker") if point == "run.claimed" else ("worker",)
+            part = await s.d.dies(*parts)
         if part == "worker":
             await s.d.caught_up()  # the reader might be giving it runs, with a lease of 30 s
         await s.d.expire_leases()
