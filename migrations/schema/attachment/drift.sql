@@ -265,9 +265,9 @@ as $$
 declare
     _name text;
     _keys text[] := array(select jsonb_object_keys(_key) order by 1);
-    _columns text[] := array(select c from jsonb_object_keys(_seen -> 'seen') c join pg_attribute a on a.attname = c
-                              where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped);
-    _texts text[] := array(select t from jsonb_array_elements_text(_seen -> 'texts') t where t = any (_columns));
+    _columns text[];
+    _texts text[];
+    _parts text[];
 begin
     select format('%I.%I', n.nspname, c.relname) into _name
       from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = _relation;
@@ -277,15 +277,22 @@ begin
         raise exception 'the primary key of % is now (%)', _name, array_to_string(agent_internal.key_columns(_relation), ', ')
             using errcode = 'WA009';
     end if;
-    return format(_sql, _name, agent_internal.typed_columns(_relation, _keys),
-                  agent_internal.typed_columns(_relation, array(select jsonb_object_keys(_set))),
-                  agent_internal.same_key(_relation),
-                  concat_ws(', ', case when _columns = '{}' then '_ pg_catalog.text' end, agent_internal.typed_columns(_relation, array(select unnest(_columns) except select unnest(_texts))),
-                            (select string_agg(format('%I pg_catalog.text', c), ', ') from unnest(_texts) c)),
-                  case when _seen ? 'since'
-                       then format('%s operator(pg_catalog.=) ($1 operator(pg_catalog.->>) ''since'')', agent_internal.row_digest(_columns))
-                       else coalesce(agent_internal.same_values(_relation, _columns, _seen -> 'cut'), 'true') end,
-                  coalesce(agent_internal.row_digest(_columns), 'null'));
+    _parts := array[_name, agent_internal.typed_columns(_relation, _keys),
+                    agent_internal.typed_columns(_relation, array(select jsonb_object_keys(_set))), agent_internal.same_key(_relation)];
+    if _seen ? 'seen' then
+        _columns := array(select c from jsonb_object_keys(_seen -> 'seen') c join pg_attribute a on a.attname = c
+                           where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped);
+        _texts := array(select t from jsonb_array_elements_text(_seen -> 'texts') t where t = any (_columns));
+        _parts := _parts || array[
+            concat_ws(', ', case when _columns = '{}' then '_ pg_catalog.text' end,
+                      agent_internal.typed_columns(_relation, array(select unnest(_columns) except select unnest(_texts))),
+                      (select string_agg(format('%I pg_catalog.text', c), ', ') from unnest(_texts) c)),
+            case when _seen ? 'since'
+                 then format('%s operator(pg_catalog.=) ($1 operator(pg_catalog.->>) ''since'')', agent_internal.row_digest(_columns))
+                 else coalesce(agent_internal.same_values(_relation, _columns, _seen -> 'cut'), 'true') end,  -- planted: stale-write
+            coalesce(agent_internal.row_digest(_columns), 'null')];
+    end if;
+    return format(_sql, variadic _parts);
 end;
 $$;
 comment on function agent_internal.bind_relation(text, oid, jsonb, jsonb, jsonb) is 'Complete a statement about a table with its present name and column types';

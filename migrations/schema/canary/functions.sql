@@ -26,7 +26,7 @@ comment on function agent_internal.next_version(agent.attachment) is 'The number
 
 -- Parse a rule such as 'failures > 2 * baseline or corrections > baseline + 0.05 or latency > 30'.  Nothing of it is executed.
 --
--- Returns an array of its clauses: text, figure, times (NULL: without baseline), plus.  Raises WA010 with the clause that is none.
+-- Returns an array of its clauses: text, figure, times (NULL: without baseline), plus.  Raises WA010 with what is not a clause.
 create or replace function agent_internal.parse_rule(_rule text)
     returns jsonb
     language plpgsql
@@ -341,7 +341,7 @@ end;
 $$;
 comment on function agent_internal.follow_canary(agent.attachment, agent.attachment) is 'Record what became of a canary';
 
--- The attachment of the caller's tenant, locked.  Raises WA013 if there is none of the name or, for *_needs_canary*, it has no canary.
+-- The attachment of the caller's tenant, locked.  Raises WA013 if no attachment has the name or, for *_needs_canary*, it has no canary.
 create or replace function agent_internal.attachment_of_canary(_name text, _needs_canary boolean)
     returns agent.attachment
     language plpgsql

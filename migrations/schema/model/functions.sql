@@ -106,7 +106,9 @@ end;
 $$;
 
 -- Raises WA014 if a tenant has no enabled model of the name.
-create or replace function agent_internal.check_model(_name text, _tenant text)
+--
+-- Args: _key: what names it, with a colon; '': nothing else could.
+create or replace function agent_internal.check_model(_name text, _tenant text, _key text default '')
     returns void
     language plpgsql
     stable
@@ -114,7 +116,7 @@ create or replace function agent_internal.check_model(_name text, _tenant text)
 as $$
 begin
     if (agent_internal.model_of(_tenant, _name)).enabled is not true then
-        raise exception 'model "%" does not exist or is not enabled', _name
+        raise exception '%model "%" does not exist or is not enabled', _key, _name
             using errcode = 'WA014',
                   hint = agent_internal.suggest(_name, (select array_agg(distinct name) from agent.model
                                                          where enabled and scope in ('', _tenant)))
@@ -134,13 +136,8 @@ begin
     if _fallback = _model then
         raise exception 'fallback "%" is the model itself', _fallback
             using errcode = 'WA014', hint = 'Name another model, of another provider if possible.';
-    elsif (agent_internal.model_of(_tenant, _fallback)).enabled is not true then
-        raise exception 'fallback: model "%" does not exist or is not enabled', _fallback
-            using errcode = 'WA014',
-                  hint = agent_internal.suggest(_fallback, (select array_agg(distinct name) from agent.model
-                                                             where enabled and scope in ('', _tenant)))
-                         || ' walagent agents models lists them.';
     end if;
+    perform agent_internal.check_model(_fallback, _tenant, 'fallback: ');
 end;
 $$;
 

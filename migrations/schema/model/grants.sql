@@ -2,7 +2,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent.model', 'select', '{runner,viewer,developer,asker}'),
     ('function', 'agent_internal.check_fallback(text, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_model(agent.agent, jsonb)', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.check_model(text, text)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.check_model(text, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_tier(agent.agent)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.model_of(text, text)', 'execute', '{runner,viewer,developer,asker,member}');
 

@@ -70,12 +70,12 @@ begin
         if _relation is not null and _result = 'null' then
             perform agent_internal.forget_before(_run);
             _result := to_jsonb('not updated: the row has changed since'::text);
-        elsif _relation is not null and jsonb_typeof(_result) = 'object' then
-            perform agent_internal.record_after(_run, _through, _relation::oid, _call #> '{arguments,key}');
-            _row := _result -> 'row';
-            _result := to_jsonb('updated'::text);
         elsif _relation is not null then
             perform agent_internal.record_after(_run, _through, _relation::oid, _call #> '{arguments,key}');
+            if jsonb_typeof(_result) = 'object' then
+                _row := _result -> 'row';
+                _result := to_jsonb('updated'::text);
+            end if;
         end if;
         -- In some languages a function without a result returns an empty text, which tells a model nothing.
         _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(

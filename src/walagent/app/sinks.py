@@ -33,7 +33,7 @@ class DaemonSinks:
                 beside = dict(await intake.start(checkpoint))
                 if opening.settings.plugin == "pgoutput":
                     beside["shapes"] = watch_shapes(opening.conn, checkpoint.slot, self.fan_out)
-                beside["canaries"] = keep_checking(self.dsn)
+                beside["canaries"] = keep_checking(opening.conn, self.dsn)
                 beside["retention"] = keep_pruning(self.dsn, self.retention)
                 return beside
 

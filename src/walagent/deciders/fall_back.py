@@ -54,7 +54,7 @@ def standard_tier(tier: str, why: str) -> Note:
 
 
 def after_refusal(recent: Sequence[Step], agent: AgentSpec, why: str) -> Note | None:
-    """Ask the other model instead of one that refused; None: there is none, or it was that one.
+    """Ask the other model instead of one that refused; None: it has no other, or that one refused.
 
     The refused reply is not shown to it.
     """

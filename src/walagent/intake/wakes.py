@@ -10,7 +10,7 @@ from walagent.domain.attachment import Attachment
 from walagent.domain.change import Change
 from walagent.domain.tenant import Actor
 from walagent.intake.conditions import Evaluator
-from walagent.matching.match import Candidates, Posted
+from walagent.matching.match import Candidates, Posted, wakes_unasked
 from walagent.store import turns
 from walagent.store.turns import EventPlace, Listeners
 
@@ -70,7 +70,6 @@ def _pinned(attachment: Attachment, listeners: Listeners) -> int | None:
 
 
 def _may_wake(attachment: Attachment, change: Change, listeners: Listeners) -> bool:
-    """Apply the rule of an attachment without one: a text of somebody who is not an agent."""
     if attachment.trigger.condition is not None:
         return True
-    return not listeners.by_agent and (change.new or {}).get("type") == "text"
+    return wakes_unasked(change, by_agent=listeners.by_agent)

@@ -48,6 +48,11 @@ class Candidates:
             yield Match(self.attachment, change, self.origin, self.lack, self.pinned)
 
 
+def wakes_unasked(event: Change, *, by_agent: bool) -> bool:
+    """Return whether an event wakes agents without a condition: a text of who is not an agent."""
+    return not by_agent and (event.new or {}).get("type") == "text"
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Candidates of one attachment and one relation, and their changes in one row."""

@@ -17,6 +17,7 @@ from walagent.domain.tenant import Actor
 from walagent.errors import DecodeError
 from walagent.matching.canary import Canary
 from walagent.matching.drift import lack
+from walagent.matching.match import wakes_unasked
 
 K = TypeVar("K")
 _OWN = ("agent", "attachment")
@@ -103,6 +104,7 @@ class Registry:
         # description share one object.
         self._lacks: dict[tuple[int, Op], tuple[Relation, Mapping[int, str]]] = {}
         self._in_threads: Mapping[Actor, Attachment] = {}  # replaced, never changed
+        self._asked = False  # whether one of them has a condition, which any event can meet
         self.described = False  # whether an attached table was described since the last check
         for attachment in attachments:
             self.put(attachment)
@@ -116,7 +118,7 @@ class Registry:
         self._by_oid.setdefault(attachment.target.relation_oid, []).append(attachment)
         self._by_name.setdefault(attachment.target.relation, []).append(attachment)
         if attachment.turns is not None:
-            self._in_threads = {**self._in_threads, attachment.actor: attachment}
+            self._listen({**self._in_threads, attachment.actor: attachment})
         self._lacks.clear()
         return True
 
@@ -154,10 +156,13 @@ class Registry:
             _take_out(self._by_oid, former.target.relation_oid, attachment_id)
             _take_out(self._by_name, former.target.relation, attachment_id)
             if former.turns is not None:
-                self._in_threads = {
-                    actor: one for actor, one in self._in_threads.items() if one is not former
-                }
+                others = self._in_threads.items()
+                self._listen({actor: one for actor, one in others if one is not former})
             self._lacks.clear()
+
+    def _listen(self, in_threads: Mapping[Actor, Attachment]) -> None:
+        self._in_threads = in_threads
+        self._asked = any(each.trigger.condition is not None for each in in_threads.values())
 
     @property
     def in_threads(self) -> Mapping[Actor, Attachment]:
@@ -165,15 +170,10 @@ class Registry:
         return self._in_threads
 
     def may_wake(self, event: Change) -> bool:
-        """Return whether an event can wake an agent, if there is one in its thread.
-
-        Without a condition, an agent is woken by texts of those who are not agents.
-        """
+        """Return whether an event can wake an agent, if there is one in its thread."""
         new = event.new or {}
         author = Actor(str(new.get("tenant")), str(new.get("author")))
-        if new.get("type") == "text" and author not in self._in_threads:
-            return True
-        return any(each.trigger.condition is not None for each in self._in_threads.values())
+        return self._asked or wakes_unasked(event, by_agent=author in self._in_threads)
 
     def of(self, relation: Relation) -> list[Attachment]:
         """Return the attachments of a relation."""

@@ -1,6 +1,6 @@
-"""Evaluate the rules of canaries at intervals, on a separate connection."""
+"""Evaluate the rules of canaries at intervals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -17,25 +17,30 @@ _EVERY: Final = 30.0  # seconds
 _PATIENCE: Final = {"statement_timeout": "60s", "lock_timeout": "2s"}
 
 
-async def keep_checking(dsn: Callable[[], str]) -> None:
-    """Check until cancelled; after an error, try again at the next interval."""
+async def keep_checking(watch: AsyncConnection[Any], dsn: Callable[[], str]) -> None:
+    """Check until cancelled; after an error, try again at the next interval.
+
+    Args:
+        watch: on which is looked whether a rule is due; a check has a connection of its own.
+    """
     async for _ in Periodic(_EVERY):
         try:
-            async with await connect(
-                dsn(), application="walagent canaries", settings=_PATIENCE
-            ) as conn:
-                await check_canaries(conn)
+            with translating():
+                due = await canaries.due_canaries(watch)
+            if due:
+                async with await connect(
+                    dsn(), application="walagent canaries", settings=_PATIENCE
+                ) as conn:
+                    await check_canaries(conn, due)
         except WalagentError as error:
             log.warning("canary.check_failed", attachment=0, error=error)
 
 
-async def check_canaries(conn: AsyncConnection[Any]) -> None:
-    """Roll back the canaries whose rules say so, each in a transaction.
+async def check_canaries(conn: AsyncConnection[Any], due: Iterable[int]) -> None:
+    """Roll back the canaries of attachments whose rules say so, each in a transaction.
 
     One that cannot be checked, because somebody has locked it, holds up no other.
     """
-    with translating():
-        due = await canaries.due_canaries(conn)
     for attachment in due:
         try:
             with translating():

@@ -42,7 +42,7 @@ class VersionEffect:
     Args:
         version: None: the attachment was removed.
         definition, canary_definition: JSON, from the WAL; None: stored before.
-        canary: the version of the canary; None: there is none.
+        canary: the version of the canary; None: it has no canary.
         share: of the canary.
     """
 

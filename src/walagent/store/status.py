@@ -29,7 +29,7 @@ class SlotBacklog:
     behind: int  # not confirmed
     restart: str | None = None  # the LSN from which it is retained; None: there is no such slot
     end: str = "0/0"  # the LSN of the end of the WAL
-    standby_names: str = ""  # synchronous_standby_names
+    standby_names: str | bytes = ""  # synchronous_standby_names; bytes: of a SQL_ASCII database
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,7 @@ async def read_backlog(conn: Connection, slot: str) -> SlotBacklog:
     row = await (await conn.execute(query("read_backlog"), {"slot": slot})).fetchone()
     if row is None:
         return SlotBacklog(0, 0)
-    *figures, names = row
-    if isinstance(names, bytes):  # of a SQL_ASCII database
-        names = names.decode("latin-1")
-    return SlotBacklog(*figures, standby_names=names)
+    return SlotBacklog(*row)
 
 
 async def read_kept(conn: Connection, since: str) -> KeptWal:

@@ -49,17 +49,17 @@ async def counted_as_standby(
     cursor = await conn.execute("show synchronous_standby_names")
     row = await cursor.fetchone()
     names = row[0] if row else ""
-    if isinstance(names, bytes):  # of a SQL_ASCII database
-        names = names.decode("latin-1")
     return why_counted(names, application)
 
 
-def why_counted(standby_names: str, application: str) -> StreamLostError | None:
+def why_counted(standby_names: str | bytes, application: str) -> StreamLostError | None:
     """Return the error of a reader that the server counts; None if it does not.
 
     Args:
-        standby_names: the value of synchronous_standby_names.
+        standby_names: the value of synchronous_standby_names; bytes: of a SQL_ASCII database.
     """
+    if isinstance(standby_names, bytes):
+        standby_names = standby_names.decode("latin-1")
     if not is_synchronous(standby_names, application):
         return None
     return StreamLostError(

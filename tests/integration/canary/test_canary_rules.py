@@ -7,7 +7,7 @@ from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, rows, run_all, until, value
 from tests.helpers.queue import add_runs
 from walagent.runs.canary_rules import check_canaries
-from walagent.store.canaries import check_canary
+from walagent.store.canaries import check_canary, due_canaries
 from walagent.store.status import show_problems
 
 SECOND = "insert into agent.model (name, provider, model_id) values ('second', 'scripted', 'x');"
@@ -157,7 +157,7 @@ async def test_a_canary_that_cannot_run_any_more_is_rolled_back(
     await value(conn, "select agent.canary('desk', 'tools=[refund_user]')")
     assert await check_canary(conn, made) is None
     await run_all(conn, "drop function refund_user; update agent.canary set check_at = now()")
-    await check_canaries(conn)
+    await check_canaries(conn, await due_canaries(conn))
     (record,) = [each for each in caplog.records if "canary.rolled_back" in each.getMessage()]
     assert "refund_user" in record.getMessage()
     assert await state(conn) == "rolled_back"
@@ -166,11 +166,11 @@ async def test_a_canary_that_cannot_run_any_more_is_rolled_back(
 async def test_a_canary_that_was_rolled_back_by_its_rule_is_a_problem(
     conn: AsyncConnection,
 ) -> None:
-    """Audited with the reason, and shown until the next canary; one that a person ended is none."""
+    """Audited with the reason, and shown until the next canary; not what a person ended."""
     made = await canary(conn, "failures > 0.5", least=2)
     await ran(conn, made, 2, 2, failed=2)
     await until(conn, "select count(*) = 1 from agent_internal.due_canaries()")
-    await check_canaries(conn)
+    await check_canaries(conn, await due_canaries(conn))
     (found,) = [each for each in await show_problems(conn) if each["kind"] == "canary"]
     assert (found["subject"], found["urgency"]) == ("desk", 3)
     assert found["detail"] == "failures > 0.5: 1.0000 in 2 runs of version 2"
@@ -266,9 +266,9 @@ async def test_a_canary_that_somebody_has_locked_holds_up_no_other_and_is_named(
         await reader.execute("set lock_timeout = '0.5s'")
         await somebody.execute("begin")
         await somebody.execute(held.encode())
-        await check_canaries(reader)
+        await check_canaries(reader, await due_canaries(reader))
         assert await rows(conn, states) == [("desk", "running"), ("other", "rolled_back")]
         assert f"'attachment': {first}" in caplog.text
         await somebody.execute("rollback")
-        await check_canaries(reader)
+        await check_canaries(reader, await due_canaries(reader))
     assert await rows(conn, states) == [("desk", "rolled_back"), ("other", "rolled_back")]

@@ -176,12 +176,16 @@ class World:
                 if self.chance.random() < 0.01 and name != "w0":  # a crash
                     held.clear()
                 self.chance.shuffle(held)
-                for _ in range(self.chance.randint(0, len(held))):
-                    await self.end(own, *held.pop())
+                for run, lease in [held.pop() for _ in range(self.chance.randint(0, len(held)))]:
+                    if not await self.end(own, run, lease):
+                        held.append((run, lease))
                 await asyncio.sleep(self.chance.random() * 0.005)
 
-    async def end(self, own: AsyncConnection, run: int, lease: int) -> None:
-        """End or park a run; another worker might have it."""
+    async def end(self, own: AsyncConnection, run: int, lease: int) -> bool:
+        """End or park a run; another worker might have it.
+
+        Returns whether that is done: a conflict is not, and the lease of the reader lasts an hour.
+        """
         luck = self.chance.random()
         try:
             if luck < 0.08:
@@ -189,7 +193,9 @@ class World:
             elif luck < 0.12:
                 await own.execute(PARK, [run, lease, "needs_review"])
             elif luck < 0.5:
-                await own.execute(END_MANY, [run, lease])
+                failed = await value(own, END_MANY, run, lease)
+                self.seen[str(failed)] += 1
+                return failed != "55P03"
             else:
                 key = await value(own, "select ordering_key from agent.run where id = %s", run)
                 fails = key and str(key)[0] == "r" and luck < 0.8
@@ -198,6 +204,8 @@ class World:
             if error.sqlstate not in {"WA001", "40P01"}:
                 raise
             self.seen[str(error.sqlstate)] += 1
+            return error.sqlstate != "40P01"
+        return True
 
     async def decide(self) -> None:
         """Retry older runs in transactions that stay open, and let reviewed ones go on."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -42,13 +42,18 @@ def list_(  # noqa: PLR0913 - an option each
     """List memories, the latest first."""
     if query is not None and agent is None:
         raise ConfigError("--query requires --agent", hint="An agent recalls only its own.")
-    ask(where, lambda conn: check_agent(conn, agent))
-    if query is not None and agent is not None:
-        rows = ask(where, lambda conn: memories.recall(conn, agent, query, kind, limit))
+
+    async def read(conn: Connection) -> list[dict[str, Any]]:
+        await check_agent(conn, agent)
+        if query is not None and agent is not None:
+            return await memories.recall(conn, agent, query, kind, limit)
+        return await memories.list_memories(conn, agent, kind, limit, dead=dead)
+
+    rows = ask(where, read)
+    if query is not None:
         columns = ["id", "score", "kind", "key", "value", "trust"]
         print_rows(rows, columns, as_json=as_json, empty="nothing is remembered about this")
         return
-    rows = ask(where, lambda conn: memories.list_memories(conn, agent, kind, limit, dead=dead))
     print_rows(rows, _COLUMNS, as_json=as_json, empty="no memories", screen=_SCREEN)
 
 

@@ -50,10 +50,10 @@ _VERSIONS: Final = {
 }
 
 
-_AGENTS: Final = """
-select g.name from agent.agent g
-union select v.definition ->> 'agent' from agent.attachment_version v
-       where v.definition ->> 'agent' is not null
+_KNOWN_AGENT: Final = """
+select exists (select from agent.agent g where g.name = %(name)s)
+       or exists (select from agent.attachment_version v where v.definition ->> 'agent' = %(name)s),
+       array(select g.name from agent.agent g)
 """
 
 # Whether something has the name, and whether the tenant has grants.
@@ -118,9 +118,9 @@ async def check_agent(conn: Connection, name: str | None) -> None:
     """
     if name is None:
         return
-    known = {row[0] for row in await (await conn.execute(_AGENTS.encode())).fetchall()}
-    if name not in known:
-        near = get_close_matches(name, known, n=1)
+    row = await (await conn.execute(_KNOWN_AGENT.encode(), {"name": name})).fetchone()
+    if row is None or not row[0]:
+        near = get_close_matches(name, row[1] if row else (), n=1)
         raise ConfigError(
             f'agent "{name}" does not exist',
             hint=f'Did you mean "{near[0]}"?' if near else "Use walagent agents list to list them.",
