@@ -13,7 +13,7 @@ import {
   sums,
   toolsOf,
 } from "../src/data/queue";
-import type { ApprovalDetail, ApprovalRow } from "../src/data/runs";
+import type { ApprovalDetail, ApprovalRow } from "../src/data/approvals";
 
 function call(
   id: number,

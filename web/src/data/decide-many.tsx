@@ -3,7 +3,7 @@ import { toast, toastProblem } from "../parts/toast";
 import { number } from "./format";
 import { mutate } from "./mutate";
 import { Refused } from "./request";
-import type { ApprovalDetail } from "./runs";
+import type { ApprovalDetail } from "./approvals";
 import { shape } from "./shapes";
 
 export type Decision = "approve" | "reject";

@@ -1,6 +1,6 @@
 /** The queue of calls that wait: which of them are shown, in which order, and what many have in common. */
 import { parseTokens, type Suggestion, type Token, typedText } from "./filter";
-import type { ApprovalDetail, ApprovalRow } from "./runs";
+import type { ApprovalDetail, ApprovalRow } from "./approvals";
 
 /** Characters of the arguments above which a call is decided alone. */
 const LARGE = 4096;

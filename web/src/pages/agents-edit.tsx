@@ -4,7 +4,6 @@ import { type ReactNode, useEffect, useState } from "react";
 
 import {
   type AgentVersion,
-  changedParts,
   type Draft,
   draftOf,
   isChanged,
@@ -12,10 +11,8 @@ import {
   keptDraft,
   LIMITS,
   limitProblem,
-  type Model,
   valuesOf,
 } from "../data/agents";
-import { money } from "../data/format";
 import { isMac } from "../data/local";
 import { mutate } from "../data/mutate";
 import { useQueryOnce } from "../data/queries";
@@ -30,6 +27,8 @@ import { Time } from "../parts/time";
 import { toast, toastProblem } from "../parts/toast";
 import { Try } from "./agents-try";
 import { RefusalNotice, RollBack } from "./agents-versions";
+import { Compare } from "./agents-compare";
+import { Settings } from "./agents-settings";
 
 export default function AgentsEdit(): ReactNode {
   const { agent } = useParams({ from: "/signed-in/agents/$agent/edit" });
@@ -294,140 +293,5 @@ function Prompt({ draft, base, isDiff, edit, show, publish }: PromptProps) {
         />
       )}
     </Panel>
-  );
-}
-
-function Settings({ draft, base, edit }: { draft: Draft; base: AgentVersion; edit: (next: Draft) => void }) {
-  const models = useQueryOnce<Model>("models").rows ?? [];
-  const model = models.find((each) => each.name === draft.model);
-  const changed = changedParts(draft, base);
-  return (
-    <Panel
-      title="Model, tools and limits"
-      end={<span className="muted">{changed.length ? changed.join(", ") : "unchanged"}</span>}
-    >
-      <div className="fields">
-        <label className="field">
-          <span>Model</span>
-          <select value={draft.model} onChange={(event) => edit({ ...draft, model: event.target.value })}>
-            {!model && <option>{draft.model}</option>}
-            {models.map((each) => (
-              <option key={each.name}>{each.name}</option>
-            ))}
-          </select>
-          <span className="muted">
-            {model &&
-              (model.input_price === null || model.output_price === null
-                ? "no price"
-                : `${money(model.input_price)} in, ${money(model.output_price)} out for a million tokens`)}
-          </span>
-        </label>
-        {LIMITS.map(({ name, title, unit, isDecimal }) => {
-          const problem = limitProblem(name, draft.limits[name]);
-          return (
-            <label className="field" key={name}>
-              <span>{title}</span>
-              <input
-                type="text"
-                inputMode={isDecimal ? "decimal" : "numeric"}
-                value={draft.limits[name]}
-                aria-invalid={problem !== null}
-                autoComplete="off"
-                onChange={(event) => edit({ ...draft, limits: { ...draft.limits, [name]: event.target.value } })}
-              />
-              <span className={problem ? "wrong" : "muted"}>{problem ?? unit}</span>
-            </label>
-          );
-        })}
-      </div>
-      <dl className="kv">
-        <dt>Tools</dt>
-        <dd className="mono">{base.tools.join(", ") || "none"}</dd>
-        {base.persona && (
-          <>
-            <dt>Persona</dt>
-            <dd>{base.persona}, whose instructions come before the prompt</dd>
-          </>
-        )}
-      </dl>
-    </Panel>
-  );
-}
-
-interface CompareProps {
-  versions: readonly AgentVersion[];
-  from: AgentVersion;
-  to: AgentVersion;
-  show: (next: { from?: string; to?: string }) => void;
-}
-
-function Compare({ versions, from, to, show }: CompareProps) {
-  const { lines, added, removed } = useDiff(from.system_prompt, to.system_prompt);
-  const changed = changedParts(draftOf(to), from);
-  const choose = (label: string, value: AgentVersion, set: (version: string) => void) => (
-    <label className="row">
-      <span className="muted">{label}</span>
-      <select value={value.version} onChange={(event) => set(event.target.value)}>
-        {versions.map((each) => (
-          <option key={each.version} value={each.version}>
-            v{each.version} {each.is_current ? "in use" : ""} {each.made_by}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
-  return (
-    <>
-      <div className="row wrap versions">
-        {choose("From", from, (version) => show({ from: version, to: String(to.version) }))}
-        {choose("to", to, (version) => show({ from: String(from.version), to: version }))}
-      </div>
-      <Panel
-        title="System prompt"
-        aside={<span className="muted">{added || removed ? `+${added} −${removed} lines` : "the same in both"}</span>}
-        foot={
-          <>
-            v{to.version} was made by {to.made_by} <Time at={to.made_at} />, v{from.version} by {from.made_by}{" "}
-            <Time at={from.made_at} />.
-          </>
-        }
-      >
-        {lines.length ? (
-          <TextDiff lines={lines} label={`Difference between v${from.version} and v${to.version}`} />
-        ) : (
-          <p className="muted">Both are empty.</p>
-        )}
-      </Panel>
-      <Panel
-        title="Model, tools and limits"
-        end={
-          <span className="muted">
-            {changed.length || from.tools.join() !== to.tools.join() ? "" : "the same in both"}
-          </span>
-        }
-      >
-        <dl className="kv">
-          <dt>Model</dt>
-          <dd>{from.model === to.model ? to.model : `${from.model} → ${to.model}`}</dd>
-          {LIMITS.map(({ name, title }) => (
-            <Limit key={name} title={title} was={from.limits[name]} is={to.limits[name]} />
-          ))}
-          <dt>Tools</dt>
-          <dd className="mono">
-            {from.tools.join(", ") || "none"}{" "}
-            {from.tools.join() !== to.tools.join() && `→ ${to.tools.join(", ") || "none"}`}
-          </dd>
-        </dl>
-      </Panel>
-    </>
-  );
-}
-
-function Limit({ title, was, is }: { title: string; was: number | null; is: number | null }) {
-  return (
-    <>
-      <dt>{title}</dt>
-      <dd>{was === is ? (is ?? "none") : `${was ?? "none"} → ${is ?? "none"}`}</dd>
-    </>
   );
 }

@@ -4,7 +4,7 @@ import { type ReactNode, useState } from "react";
 import { indented } from "../data/exact";
 import { minute, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
-import type { ApprovalDetail, ShownArgument } from "../data/runs";
+import type { ApprovalDetail, ShownArgument } from "../data/approvals";
 import { visible } from "../data/visible";
 import { useZone } from "../data/zone";
 import { LONG, Shown } from "../parts/call";

@@ -2,7 +2,7 @@
 import { Link } from "@tanstack/react-router";
 import { useEffect } from "react";
 
-import { type ApprovalRow, useApproval, useApprovalHistory, useApprovals } from "../data/runs";
+import { type ApprovalRow, useApproval, useApprovalHistory, useApprovals } from "../data/approvals";
 import { ExactCall } from "../parts/call";
 import { Decide } from "../parts/decide";
 import { Problem } from "../parts/notice";

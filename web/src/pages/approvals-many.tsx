@@ -4,7 +4,7 @@ import { type ReactNode, useState } from "react";
 import { number } from "../data/format";
 import { decideMany, type Decision } from "../data/decide-many";
 import { alone, sums } from "../data/queue";
-import { type ApprovalDetail, type ApprovalRow, useApprovalsRead } from "../data/runs";
+import { type ApprovalDetail, type ApprovalRow, useApprovalsRead } from "../data/approvals";
 import { useAway } from "../frame/connection";
 import { READ } from "../parts/decide";
 import { Shown } from "../parts/call";

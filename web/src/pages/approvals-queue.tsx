@@ -3,7 +3,7 @@ import { Link, useNavigate } from "@tanstack/react-router";
 
 import { number } from "../data/format";
 import { argumentsOf, filterFrom, filterText, suggestionsOf, toolsOf } from "../data/queue";
-import type { ApprovalRow } from "../data/runs";
+import type { ApprovalRow } from "../data/approvals";
 import { visible } from "../data/visible";
 import { FilterBar } from "../parts/filterbar";
 import { Of } from "../parts/of";

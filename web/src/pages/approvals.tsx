@@ -4,7 +4,7 @@ import { type ReactNode, useEffect, useState } from "react";
 
 import { isNarrow } from "../data/local";
 import { filterFrom, MOST, narrowed, sorted } from "../data/queue";
-import { type ApprovalRow, useApprovals, useDecided } from "../data/runs";
+import { type ApprovalRow, useApprovals, useDecided } from "../data/approvals";
 import { useSession } from "../data/session";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";

@@ -3,7 +3,8 @@ import { useState } from "react";
 
 import { actOnMany } from "../data/bulk";
 import { number } from "../data/format";
-import { type FailureRow, type RunFilter } from "../data/runs";
+import { type RunFilter } from "../data/runs";
+import { type FailureRow } from "../data/home";
 import { useSession } from "../data/session";
 import { hasRole } from "../data/session";
 import { Confirm } from "../parts/confirm";

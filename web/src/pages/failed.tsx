@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
 import { number } from "../data/format";
-import { type FailureRow, useFailures } from "../data/runs";
+import { type FailureRow, useFailures } from "../data/home";
 import { useTitle } from "../frame/title";
 import { Bars } from "../parts/figure";
 import { FilterBar } from "../parts/filterbar";

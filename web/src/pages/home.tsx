@@ -1,8 +1,8 @@
 /** Home: is it healthy, what waits for a person, what failed, what it costs; each number leads to its rows. */
 import { Link, linkOptions } from "@tanstack/react-router";
-import { type ReactNode, useEffect, useState } from "react";
+import { type ReactNode } from "react";
 
-import { clock, count, duration, bytes, money, number, percent } from "../data/format";
+import { clock, count, duration, money, number } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import {
   type FailureRow,
@@ -12,13 +12,12 @@ import {
   useHome,
   useThroughput,
   useWaits,
-  type WaitRow,
-} from "../data/runs";
+} from "../data/home";
 import { useSession } from "../data/session";
 import { useZone } from "../data/zone";
 import { useTitle } from "../frame/title";
 import { Chart, Legend, type Series } from "../parts/chart";
-import { Figure, Meter, Sparkline } from "../parts/figure";
+import { Meter, Sparkline } from "../parts/figure";
 import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
 import { OwnOnly, useSeesRuns } from "../parts/own-only";
@@ -28,6 +27,8 @@ import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
 import { groupFilter, RetryGroup } from "./failed-group";
+import { Figures } from "./home-figures";
+import { Waits } from "./home-waits";
 
 export default function Home(): ReactNode {
   const session = useSession();
@@ -101,162 +102,6 @@ function Health({ home, isLate }: { home: HomeRow; isLate: boolean }) {
         .
       </p>
     </>
-  );
-}
-
-function Figures({ home }: { home: HomeRow | undefined }) {
-  const seesRuns = useSeesRuns();
-  const failed = Number(home?.failed_today ?? 0);
-  const limit = home?.cost_limit ? Number(home.cost_limit) : null;
-  const cost = Number(home?.cost_today ?? 0);
-  return (
-    <section className="figures" aria-label="Key figures" aria-busy={!home}>
-      <Figure
-        address={linkOptions({ to: "/runs", search: { since: "today" } })}
-        label={seesRuns ? "Runs today" : "Your runs today"}
-        value={home && number(home.runs_today)}
-      >
-        <Sparkline values={home?.runs_spark ?? []} />
-      </Figure>
-      <Figure
-        address={linkOptions({ to: "/runs", search: { state: "failed,dead", since: "today" } })}
-        label={seesRuns ? "Failed or dead today" : "Of yours failed today"}
-        value={home && number(failed)}
-        small={home && failed > 0 && percent(failed, Number(home.runs_today))}
-      >
-        <Sparkline values={home?.failed_spark ?? []} ink="failed" />
-      </Figure>
-      <Figure
-        address={linkOptions({ to: "/runs", search: { state: "succeeded", since: "1h" } })}
-        label="Commit to end of run"
-        value={home && (home.p50_ms === null ? undefined : duration(home.p50_ms))}
-        small={home?.p95_ms != null && `p95 ${duration(home.p95_ms)}`}
-      >
-        <MinuteSpark of={(row) => row.p50_ms} ink="running" />
-      </Figure>
-      <Figure
-        address={linkOptions({ to: "/runs", search: { state: "pending,running" } })}
-        label="Pending and running"
-        value={home && number(Number(home.pending) + Number(home.running))}
-        small={home && `${number(home.running)} running`}
-      >
-        <OpenSpark home={home} />
-      </Figure>
-      <Figure
-        address={linkOptions({ to: "/cost" })}
-        label="Cost today"
-        aside={limit !== null && `of ${money(limit)}`}
-        value={home && (home.cost_today === null ? "$0.00" : money(home.cost_today))}
-        small={limit ? percent(cost, limit) : undefined}
-      >
-        {limit ? <Meter part={cost} whole={limit} ink={cost > 0.8 * limit ? "person" : "accent"} /> : undefined}
-      </Figure>
-      <Figure
-        address={linkOptions({ to: "/wal" })}
-        label="Reader lag"
-        value={home && (home.lag_seconds === null ? undefined : duration(home.lag_seconds * 1_000))}
-        small={home?.lag_bytes && bytes(home.lag_bytes)}
-      >
-        <MinuteSpark of={(row) => row.lag_ms} ink="idle" />
-      </Figure>
-    </section>
-  );
-}
-
-let seen: readonly number[] = [];
-
-/** What this page has seen of the runs that are open: the database keeps no history of them. */
-function OpenSpark({ home }: { home: HomeRow | undefined }) {
-  const [values, show] = useState(seen);
-  useEffect(() => {
-    if (!home) return;
-    seen = [...seen, Number(home.pending) + Number(home.running)].slice(-60);
-    show(seen);
-  }, [home]);
-  return <Sparkline values={values} />;
-}
-
-/** A value of each minute of the last hour. */
-function MinuteSpark({ of, ink }: { of: (row: MinuteRow) => number | null; ink: "running" | "idle" }) {
-  const { rows } = useThroughput();
-  return <Sparkline values={(rows ?? []).map(of)} ink={ink} />;
-}
-
-function Waits({ rows, isLoading }: { rows: readonly WaitRow[]; isLoading: boolean }) {
-  const sorted = [...rows].sort(
-    (a, b) =>
-      ORDER[a.kind] - ORDER[b.kind] ||
-      (a.expires_at ?? "9").localeCompare(b.expires_at ?? "9") ||
-      a.since.localeCompare(b.since),
-  );
-  return (
-    <Panel
-      title="Waits for a person"
-      aside={rows.length > 0 && <span className="muted">{number(rows.length)}</span>}
-      end={rows.some((row) => row.approval_id) && <Link to="/approvals">Review all</Link>}
-      flush
-    >
-      {isLoading ? (
-        <Skeleton rows={3} />
-      ) : sorted.length === 0 ? (
-        <EmptyBody title="Nothing waits for a person">Calls to a tool that needs approval will appear here.</EmptyBody>
-      ) : (
-        <Table
-          label="Waits for a person"
-          rows={sorted.slice(0, 8)}
-          rowKey={(row) => row.id}
-          columns={[
-            {
-              title: "What",
-              className: "inline nowrap",
-              cell: (row) => <State state={row.kind} word={WAIT_WORDS[row.kind]} />,
-            },
-            { title: "About", className: "c0", cell: (row) => <About row={row} /> },
-            { title: "Since", className: "inline nowrap", cell: (row) => <Time at={row.since} /> },
-            {
-              title: "Expires",
-              label: "Expires",
-              className: "num nowrap inline",
-              cell: (row) => (row.expires_at ? <Time at={row.expires_at} /> : <span className="muted">never</span>),
-            },
-          ]}
-        />
-      )}
-    </Panel>
-  );
-}
-
-/** What stands still first, then what expires first. */
-const ORDER: Record<WaitRow["kind"], number> = { broken: 0, review: 1, approval: 2, question: 2 };
-
-const WAIT_WORDS: Record<WaitRow["kind"], string> = {
-  approval: "approval",
-  review: "outcome unknown",
-  broken: "broken attachment",
-  question: "question",
-};
-
-function About({ row }: { row: WaitRow }) {
-  const text = (
-    <>
-      {row.call && <code>{row.call}</code>} {row.about} {row.run_id && <span className="muted">run {row.run_id}</span>}
-    </>
-  );
-  if (row.approval_id)
-    return (
-      <Link className="plain clip wrap-s" to="/approvals" search={{ approval: row.approval_id }}>
-        {text}
-      </Link>
-    );
-  return (
-    <Link
-      className="plain clip"
-      {...(row.run_id
-        ? linkOptions({ to: "/runs/$run", params: { run: row.run_id } })
-        : linkOptions({ to: "/agents" }))}
-    >
-      {text}
-    </Link>
   );
 }
 

@@ -3,7 +3,8 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { mutate } from "../data/mutate";
-import { isOpen, type RunDetail, useApprovals } from "../data/runs";
+import { isOpen, type RunDetail } from "../data/runs";
+import { useApprovals } from "../data/approvals";
 import { Confirm, Dialog } from "../parts/confirm";
 import { Icon } from "../parts/icon";
 import { toast, toastProblem } from "../parts/toast";

@@ -2,7 +2,8 @@
 import { Link } from "@tanstack/react-router";
 
 import { duration, money, number } from "../data/format";
-import { badge, useApprovals, useRun, useSteps } from "../data/runs";
+import { badge, useRun, useSteps } from "../data/runs";
+import { useApprovals } from "../data/approvals";
 import { Icon } from "../parts/icon";
 import { Notice } from "../parts/notice";
 import { Of, pathOf } from "../parts/of";

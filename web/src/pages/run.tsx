@@ -5,17 +5,8 @@ import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { bytes, duration, money, number, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { useReplies } from "../data/replies";
-import {
-  badge,
-  type Change,
-  isOpen,
-  type RunDetail,
-  type RunState,
-  useApprovals,
-  useChain,
-  useRun,
-  useSteps,
-} from "../data/runs";
+import { badge, type Change, isOpen, type RunDetail, type RunState, useChain, useRun, useSteps } from "../data/runs";
+import { useApprovals } from "../data/approvals";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { Call as CallView } from "../parts/call";

@@ -1,16 +1,6 @@
 /** Runs: a virtual list in keyset pages, a filter of tokens, a panel beside it, actions on many. */
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useWindowVirtualizer, type VirtualItem } from "@tanstack/react-virtual";
-import {
-  type ReactNode,
-  type RefObject,
-  useCallback,
-  useEffect,
-  useLayoutEffect,
-  useMemo,
-  useRef,
-  useState,
-} from "react";
+import { type ReactNode, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
 import { keep, kept } from "../data/back";
 import { atLeast, number } from "../data/format";
@@ -27,11 +17,13 @@ import { OwnOnly } from "../parts/own-only";
 import { Skeleton } from "../parts/panel";
 import { RunPanel } from "./run-panel";
 import { useBulk } from "./runs-bulk";
+import { Chosen, Head, Keys } from "./runs-frame";
 import { Histogram } from "./runs-histogram";
 import { Lead } from "./runs-lead";
 import { lastList } from "./runs-list";
 import { HowFar, Nothing } from "./runs-nothing";
 import { Row, Spacer } from "./runs-rows";
+import { useVirtual } from "./runs-virtual";
 
 export default function Runs(): ReactNode {
   useTitle("Runs");
@@ -201,22 +193,15 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
         skip={searched.reach === null}
       />
       {(selected.size > 0 || isAll) && (
-        <div className="bulk" role="status">
-          <b className="strong">
-            {isAll ? `All ${matching} matching are selected` : `${number(selected.size)} selected`}
-          </b>
-          {!isAll && matching && selected.size < count && (
-            <button type="button" className="linkish" onClick={() => setAll(true)}>
-              Select all {matching} matching
-            </button>
-          )}
-          <span className="end row wrap">
-            {bulk.buttons}
-            <button type="button" className="btn quiet small" onClick={clear}>
-              Clear <kbd>Esc</kbd>
-            </button>
-          </span>
-        </div>
+        <Chosen
+          isAll={isAll}
+          selected={selected.size}
+          count={count}
+          matching={matching}
+          buttons={bulk.buttons}
+          selectAll={() => setAll(true)}
+          clear={clear}
+        />
       )}
       <div
         className="list"
@@ -241,56 +226,11 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
           <Nothing filter={filter} isPartial={isPartial} setFilter={setFilter} />
         ) : (
           <table className="cards" role="grid" aria-label="Runs" aria-rowcount={counts ? count : -1}>
-            <colgroup>
-              <col className="w-c hide-s" />
-              <col className="w-s" />
-              <col className="w-id" />
-              <col className="w-row" />
-              {!panel && <col className="w-agent hide-s" />}
-              {!panel && <col className="hide-s" />}
-              {panel && <col className="hide-s hide-m w-what" />}
-              {!panel && <col className="w-n hide-s hide-m" />}
-              <col className="w-n hide-s" />
-              <col className="w-t" />
-            </colgroup>
-            <thead>
-              <tr>
-                <th className="hide-s">
-                  <input
-                    type="checkbox"
-                    aria-label="Select all shown"
-                    checked={isAll || (rows.length > 0 && selected.size === rows.length)}
-                    onChange={(event) =>
-                      event.target.checked ? setSelected(new Set(rows.map((row) => row.id))) : clear()
-                    }
-                  />
-                </th>
-                <th scope="col">State</th>
-                <th scope="col" className="num">
-                  Run
-                </th>
-                <th scope="col">Row</th>
-                {!panel && (
-                  <th scope="col" className="hide-s">
-                    Agent
-                  </th>
-                )}
-                <th scope="col" className={`hide-s${panel ? " hide-m" : ""}`}>
-                  What happened
-                </th>
-                {!panel && (
-                  <th scope="col" className="num hide-s hide-m">
-                    Time
-                  </th>
-                )}
-                <th scope="col" className="num hide-s">
-                  Cost
-                </th>
-                <th scope="col" className="num" aria-sort="descending">
-                  When ↓
-                </th>
-              </tr>
-            </thead>
+            <Head
+              isBeside={Boolean(panel)}
+              isAll={isAll || (rows.length > 0 && selected.size === rows.length)}
+              onChange={(wanted) => (wanted ? setSelected(new Set(rows.map((row) => row.id))) : clear())}
+            />
             <tbody ref={body}>
               <Spacer height={(items[0]?.start ?? 0) - virtual.options.scrollMargin} />
               {items.map((item) => {
@@ -331,41 +271,9 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
             More rows were not loaded: {list.error.message} Try again
           </button>
         )}
-        <span className="hide-s">
-          <kbd>j</kbd> <kbd>k</kbd> move
-        </span>
-        <span className="hide-s">
-          <kbd>x</kbd> select
-        </span>
-        <span className="hide-s">
-          <kbd>↵</kbd> open
-        </span>
-        <span className="hide-s">
-          <kbd>r</kbd> retry
-        </span>
-        <span className="hide-s">
-          <kbd>?</kbd> all keys
-        </span>
+        <Keys />
       </div>
       {bulk.dialog}
     </section>
   );
-}
-
-function useVirtual(count: number, body: RefObject<HTMLElement | null>) {
-  const [margin, setMargin] = useState(300);
-  const isSmall = isNarrow();
-  // eslint-disable-next-line react-hooks/exhaustive-deps -- measured after each render, until it is what it was
-  useLayoutEffect(() => {
-    const top = body.current && body.current.getBoundingClientRect().top + scrollY;
-    if (top && Math.abs(top - margin) > 2) setMargin(top);
-  });
-  const [heights] = useState(() => kept("heights") as VirtualItem[] | undefined);
-  return useWindowVirtualizer({
-    count,
-    estimateSize: () => (isSmall ? 58 : 30),
-    overscan: 12,
-    scrollMargin: margin,
-    ...(heights && { initialMeasurementsCache: heights }),
-  });
 }

@@ -1,15 +1,12 @@
 /** Tables with agents: their rows as runs saw them last, each with its runs; and why. */
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { type ReactNode, useState } from "react";
+import { type ReactNode } from "react";
 
 import { textOf } from "../data/exact";
 import { count, shellWord, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
-import { Refused, request } from "../data/request";
 import { badge, type RunState } from "../data/runs";
-import { Menu } from "../frame/menu";
 import { useTitle } from "../frame/title";
-import { Copy } from "../parts/copy";
 import { FilterBar } from "../parts/filterbar";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
@@ -17,33 +14,7 @@ import { EmptyBody, Skeleton } from "../parts/panel";
 import { Cell } from "../parts/rowdiff";
 import { look, State } from "../parts/state";
 import { Time } from "../parts/time";
-import { Told } from "../parts/told";
-
-interface TableRow {
-  relation: string;
-  agents: string;
-  rows: string;
-  is_broken: boolean;
-  attachments: number;
-  /** Why the rows are not shown; null: they are. */
-  refusal: "login" | "grant" | "policy" | null;
-  login: string | null;
-  is_explained: boolean;
-  quoted: string;
-}
-
-interface Reason {
-  rule: string;
-  text: string;
-  certain: boolean;
-}
-
-/** What `walagent why` says. */
-interface Explanation {
-  present: boolean | null;
-  verdicts: { attachment: string; verdict: "matched" | "no run"; reasons: Reason[] }[];
-  reasons: Reason[];
-}
+import { type TableRow, Why, Unreadable } from "./tables-why";
 
 interface SeenRow {
   key: string;
@@ -55,6 +26,7 @@ interface SeenRow {
 }
 
 const COLUMNS = 4;
+
 const LONG = 40;
 
 export default function Tables(): ReactNode {
@@ -251,115 +223,6 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
             For a row without a run: <code>walagent why {shellWord(tableName(relation))} KEY</code>
           </span>
         </div>
-      )}
-    </section>
-  );
-}
-
-/** A button that says why a row has runs, or none; asked when it is opened. */
-function Why({ relation, row }: { relation: string; row: string }) {
-  const [found, setFound] = useState<Explanation | Refused | null>(null);
-  const ask = () => {
-    setFound(null);
-    request<Explanation>("GET", `v1/why?${new URLSearchParams({ relation, key: row })}`).then(
-      setFound,
-      (error: unknown) => {
-        if (!(error instanceof Refused)) throw error;
-        setFound(error);
-      },
-    );
-  };
-  return (
-    <Menu className="btn quiet small" label={`Why row ${row} has runs, or none`} button="Why" onOpen={ask}>
-      {() => (
-        <div className="body stack tight reasons" role="status">
-          <b className="strong mono">
-            {tableName(relation)} {row}
-          </b>
-          {found === null ? (
-            <span className="muted">Reading the row, its runs and the attachments</span>
-          ) : found instanceof Refused ? (
-            <Problem error={found} />
-          ) : (
-            <Reasons found={found} />
-          )}
-        </div>
-      )}
-    </Menu>
-  );
-}
-
-function Reasons({ found }: { found: Explanation }) {
-  return (
-    <>
-      {found.present === false && (
-        <p className="soft">The row does not exist now, or the roles of the agents cannot see it.</p>
-      )}
-      {found.verdicts.map((each) => (
-        <section key={each.attachment} aria-label={each.attachment}>
-          <p>
-            <code>{each.attachment}</code>{" "}
-            <span className={each.verdict === "matched" ? "strong" : "muted"}>{each.verdict}</span>
-          </p>
-          <List reasons={each.reasons} />
-        </section>
-      ))}
-      {found.reasons.length > 0 && (
-        <section aria-label="Reader">
-          <p>Reader</p>
-          <List reasons={found.reasons} />
-        </section>
-      )}
-    </>
-  );
-}
-
-function List({ reasons }: { reasons: Reason[] }) {
-  return (
-    <ul className="soft">
-      {reasons.map((each) => (
-        <li key={each.text}>
-          {!each.certain && "maybe: "}
-          <Told text={each.text} />
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-/** Why rows are not shown, and what shows them. */
-function Unreadable({ table }: { table: TableRow }) {
-  const { quoted, login, refusal } = table;
-  const grant = `grant select on ${quoted} to "${login ?? ""}";`;
-  return (
-    <section className="pad stack tight" aria-label="Not shown">
-      <div className="row">
-        <Icon name="lock" />
-        <b className="strong">You may read the runs of this table, not its rows.</b>
-      </div>
-      {refusal === "login" && (
-        <p className="soft">
-          Your principal has no login whose privileges decide what it can read: column login of agent.principal.
-        </p>
-      )}
-      {refusal === "grant" && (
-        <>
-          <p className="soft">
-            Rows are shown to logins that can read the table and its primary key. The owner of the table can grant it:
-          </p>
-          <div className="row">
-            <pre tabIndex={0} className="code grow">
-              {grant}
-            </pre>
-            <Copy text={grant} />
-          </div>
-        </>
-      )}
-      {refusal === "policy" && (
-        <p className="soft">
-          The table has row-level security, which cannot judge rows of the past. They are shown to logins that it does
-          not apply to; <code>{login}</code> is none.
-        </p>
       )}
     </section>
   );

@@ -8,7 +8,7 @@ import { mutate } from "../data/mutate";
 import { readQuery } from "../data/queries";
 import { useReplies, type Writing } from "../data/replies";
 import { Refused } from "../data/request";
-import { useApproval, useApprovals } from "../data/runs";
+import { useApproval, useApprovals } from "../data/approvals";
 import { hasRole, useSession } from "../data/session";
 import {
   invitation,

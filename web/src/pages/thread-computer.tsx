@@ -3,8 +3,8 @@ import { Link, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
 import { textOf } from "../data/exact";
-import { money, number } from "../data/format";
-import { badge, useSteps } from "../data/runs";
+import { number } from "../data/format";
+import { useSteps } from "../data/runs";
 import {
   type Fact,
   type Member,
@@ -19,10 +19,10 @@ import { FactItem } from "../parts/fact";
 import { Filtered } from "../parts/filtered";
 import { Icon } from "../parts/icon";
 import { Payload } from "../parts/payload";
-import { State } from "../parts/state";
-import { Time } from "../parts/time";
+import { processesOf, Processes } from "./thread-processes";
 
 const PARTS = ["all", "memory", "context", "processes"] as const;
+
 type Part = (typeof PARTS)[number];
 
 interface ComputerProps {
@@ -237,102 +237,4 @@ function Tokens({ turn }: { turn: string }) {
   const first = rows.find((each) => each.kind === "reply");
   const tokens = (first?.input_tokens ?? 0) + (first?.cached_tokens ?? 0);
   return tokens ? <>, {number(tokens)} tokens</> : null;
-}
-
-/** The run states by the words of this page. */
-const WORDS: Partial<Record<Turn["state"], string>> = {
-  pending: "starts",
-  running: "is writing",
-  waiting_retry: "retries",
-  waiting_approval: "waits for approval",
-  needs_review: "outcome unknown",
-};
-const OPEN = new Set(["pending", "running", "waiting_approval", "waiting_retry", "needs_review"]);
-
-interface Process {
-  id: string;
-  agent: string;
-  turn: Turn | undefined;
-}
-
-/** Each agent with what it does, then the turns that ended. */
-function processesOf(agents: readonly Member[], turns: readonly Turn[]): Process[] {
-  const now: Process[] = agents.map((agent) => {
-    const open = turns.find((each) => each.agent === agent.name && OPEN.has(each.state));
-    return { id: open?.id ?? agent.name, agent: agent.name, turn: open };
-  });
-  const shown = new Set(now.map((each) => each.id));
-  return [
-    ...now,
-    ...turns.filter((each) => !shown.has(each.id)).map((turn) => ({ id: turn.id, agent: turn.agent, turn })),
-  ];
-}
-
-function Processes({ rows: all }: { rows: readonly Process[] }) {
-  return (
-    <Filtered
-      title="Processes"
-      what="process"
-      rows={all}
-      text={(each) =>
-        `${each.agent} ${each.turn ? `${each.turn.state} ${WORDS[each.turn.state] ?? ""} ${each.turn.what ?? ""} run ${each.turn.id}` : "waits for events"}`
-      }
-      empty="No agents in this thread."
-    >
-      {(rows) => (
-        <div className="list" tabIndex={0} role="group" aria-label="Processes">
-          <table>
-            <tbody>
-              {rows.map((each) => (
-                <tr key={each.id}>
-                  <td>
-                    <span className="chip agent">{each.agent}</span>
-                  </td>
-                  <td>
-                    <Doing process={each} />
-                  </td>
-                  <td className="num">
-                    {each.turn && (
-                      <>
-                        <Link to="/runs/$run" params={{ run: each.turn.id }}>
-                          run {each.turn.id}
-                        </Link>
-                        <p className="muted">
-                          {each.turn.cost !== null && Number(each.turn.tokens) ? money(each.turn.cost) : null}
-                        </p>
-                      </>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
-    </Filtered>
-  );
-}
-
-function Doing({ process: { turn } }: { process: Process }) {
-  if (!turn) return <State state="pending" word="waits for events" />;
-  const isRetry = turn.state === "waiting_retry" && turn.next_attempt_at;
-  return (
-    <>
-      <State
-        state={badge(turn.state)}
-        word={turn.kind === "summary" && turn.state === "running" ? "summarizes" : (WORDS[turn.state] ?? turn.state)}
-      />{" "}
-      {turn.finished_at && (
-        <span className="muted nowrap">
-          <Time at={turn.finished_at} short />
-        </span>
-      )}
-      {turn.what && turn.state !== "succeeded" && <p className="muted why-wait">{turn.what}</p>}
-      {isRetry && (
-        <p className="muted">
-          attempt {turn.attempt + 1} of {turn.max_attempts} <Time at={turn.next_attempt_at} />
-        </p>
-      )}
-    </>
-  );
 }

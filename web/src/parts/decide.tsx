@@ -5,7 +5,7 @@ import { useAway } from "../frame/connection";
 import { mutate } from "../data/mutate";
 import { useTyped } from "../data/draft";
 import { Refused } from "../data/request";
-import type { ApprovalDetail } from "../data/runs";
+import type { ApprovalDetail } from "../data/approvals";
 import { useSession } from "../data/session";
 import { shape } from "../data/shapes";
 import { useKeys } from "../frame/keyboard";

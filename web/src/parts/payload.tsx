@@ -1,5 +1,6 @@
 /** Payloads: closed, with their size; 64 kB at first, from 2 MB on only as a file. */
 import { type ReactNode, useState } from "react";
+
 import { visible } from "../data/visible";
 
 import { bytes } from "../data/format";

@@ -2,7 +2,7 @@
 import { type LinkProps, Link, linkOptions } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
-import type { ProblemRow } from "../data/runs";
+import type { ProblemRow } from "../data/home";
 import { visible } from "../data/visible";
 import { Copy } from "./copy";
 import { Notice } from "./notice";
