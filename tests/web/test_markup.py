@@ -52,6 +52,10 @@ insert into agent.question (session_id, text, answer)
 select 'marked', t, jsonb_build_object('status', 'answered', 'answer', t, 'sql', array[t],
                                        'assumptions', array[t], 'caveats', array[t])
   from (values ($x${TEXT}$x$)) v (t);
+select agent.remember($x${NAME}$x$, to_jsonb($x${TEXT}$x$::text), key => $x${TEXT}$x$,
+                      principal => $x${NAME}$x$);
+insert into agent.document (title, body, source, metadata)
+values ($x${TEXT}$x$, $x${TEXT}$x$, $x${TEXT}$x$, jsonb_build_object($x${TEXT}$x$, $x${TEXT}$x$));
 insert into agent.row_change (run_id, commit_lsn, ordinal, xid, committed_at, relation, schema_name,
                               table_name, op, key, after)
 select max(id), '0/1', 0, 1, now(), '"{NAME}"'::regclass, 'public', '{NAME}', 'insert',
@@ -90,6 +94,8 @@ async def test_markup_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Pa
         )
         rejected = "select max(id) from agent.approval where state = 'rejected'"
         question = await value(conn, "select max(id) from agent.question")
+        memory = await value(conn, "select max(id::text) from agent.memory")
+        document = await value(conn, "select max(id::text) from agent.document")
         table = quote(f"public.{NAME}", safe="")
         paths = [
             "/",
@@ -120,6 +126,8 @@ async def test_markup_stays_a_text(conn: AsyncConnection, dsn: str, tmp_path: Pa
             "/access",
             "/audit",
             "/audit?did=principal",
+            f"/memory?open={memory}",
+            f"/documents?open={document}",
         ]
         seen = await use("markup.mjs", link=started.link, paths=paths)
     without = {"/cost", "/failed"}  # names alone, or only in what opens

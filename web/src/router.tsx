@@ -11,6 +11,7 @@ import {
 import { AUDIT_FILTERS } from "./data/audit";
 import { base } from "./data/base";
 import { CHANGE_FILTERS } from "./data/changes";
+import { MEMORY_FILTERS } from "./data/memory";
 import { RUN_FILTERS } from "./data/runs";
 import { currentSession, loadSession } from "./data/session";
 import { Frame } from "./frame/frame";
@@ -93,6 +94,8 @@ const pages = [
   page("/threads/$thread", () => import("./pages/threads"), "tab", "view", "archived"),
   page("/join", () => import("./pages/threads-join"), "thread"),
   page("/ask", () => import("./pages/ask"), "question"),
+  page("/memory", () => import("./pages/memory"), ...MEMORY_FILTERS, "open"),
+  page("/documents", () => import("./pages/documents"), "q", "open"),
   page("/tables", () => import("./pages/tables"), "key"),
   page("/tables/$table", () => import("./pages/tables"), "key"),
   page("/cost", () => import("./pages/cost"), "days", "agent"),

@@ -15,6 +15,8 @@ const KEYS: readonly { title: string; keys: readonly (readonly [string, string])
       ["g t", "threads"],
       ["g q", "ask"],
       ["g w", "workflows"],
+      ["g m", "memory"],
+      ["g d", "documents"],
       ["g x", "access"],
       ["g u", "audit"],
       ["y", "copy link"],

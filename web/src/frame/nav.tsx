@@ -27,6 +27,8 @@ export const PLACES: readonly Place[] = [
   { to: "/threads", name: "Threads", icon: "chat", key: "t", group: 2, count: "threads" },
   { to: "/ask", name: "Ask", icon: "ask", key: "q", group: 2 },
   { to: "/tables", name: "Tables", icon: "table", group: 2, count: "tables" },
+  { to: "/memory", name: "Memory", icon: "bulb", key: "m", group: 2 },
+  { to: "/documents", name: "Documents", icon: "doc", key: "d", group: 2 },
   { to: "/cost", name: "Cost", icon: "cost", group: 3 },
   { to: "/wal", name: "WAL", icon: "wal", group: 3 },
   { to: "/access", name: "Access", icon: "people", key: "x", group: 3 },

@@ -11,6 +11,7 @@ export type IconName =
   | "copy"
   | "cost"
   | "dl"
+  | "doc"
   | "down"
   | "edit"
   | "fail"

@@ -1,0 +1,4 @@
+-- role: developer
+-- parameters: id
+-- Delete a memory and what it replaced.
+select agent.forget(%(id)s::uuid)
