@@ -42,9 +42,30 @@ await page.waitForSelector("dialog", { state: "detached" });
 await page.waitForSelector("tr:has-text('$60.00 a day')");
 seen.toast = await page.locator(".toasts").innerText();
 
+// A budget is made where the others are, for an agent that exists, and removed there.
+await page.click("text=New budget…");
+await page.fill("dialog input >> nth=0", name);
+seen.taken = await page.locator("dialog p.wrong").innerText();
+await page.fill("dialog input >> nth=0", "of triage");
+await page.selectOption("dialog select >> nth=0", "agent");
+await page.fill("dialog input >> nth=1", "5");
+const make = page.locator("dialog button.primary");
+seen.chosen = await make.isDisabled();
+await page.selectOption("dialog select >> nth=1", "triage");
+await everywhere(page, "new");
+await make.click();
+await page.waitForSelector("dialog", { state: "detached" });
+await page.waitForSelector("tr:has-text('of triage')");
+seen.made = (await page.locator("tr:has-text('of triage') td >> nth=1").innerText()).trim();
+await page.click("button[aria-label='Change of triage']");
+await page.click("dialog >> text=Remove…");
+await everywhere(page, "remove");
+await page.click("dialog button.danger");
+await page.waitForSelector("tr:has-text('of triage')", { state: "detached" });
+
 const theirs = await open(await apart());
 await signIn(theirs, `${base}/cost`, viewer);
 await theirs.waitForSelector("[aria-label=Budgets] tbody tr");
-seen.viewer = [await theirs.locator("button:has-text('Change…')").count(), await theirs.locator("section:has([aria-label=Budgets]) footer").innerText()];
+seen.viewer = [await theirs.locator("button:has-text('Change…'), button:has-text('New budget…')").count(), await theirs.locator("section:has([aria-label=Budgets]) footer").innerText()];
 await everywhere(theirs, "viewer");
 await end();

@@ -40,6 +40,8 @@ async def test_a_budget_is_raised_where_it_is_read(
     assert "left. The" in seen["said"]
     assert "tried again at once." in seen["said"]
     assert f"{NAME} is $60.00 a day now." in seen["toast"]
+    assert seen["taken"] == f"There is a budget {NAME}."
+    assert (seen["chosen"], seen["made"]) == (True, "agent triage")
     assert seen["viewer"][0] == 0
     assert "update agent.budget set max_cost = 60" in seen["viewer"][1]
     assert await rows(conn, "select max_cost::text, period, on_exceeded from agent.budget") == [

@@ -110,3 +110,84 @@ async def test_who_may_not_change_budgets_in_psql_may_not_here(
         await run_all(conn, "update agent.principal set login = null where name = 'ann'")
         await run_all(conn, f"revoke update on agent.budget from {login}")
     assert [each[1] for each in await rows(conn, BUDGETS)] == ["300.5", "2"]
+
+
+NEW = {
+    "name": "of triage",
+    "agent": "triage",
+    "attachment": "",
+    "model": "",
+    "asker": "",
+    "max_cost": "5",
+    "max_tokens": "",
+    "period": "day",
+    "on_exceeded": "wait",
+}
+ALL = "select tenant, name, agent, max_cost::text from agent.budget order by 1, 2"
+
+
+async def options(served: Served, token: str) -> dict[str, Any]:
+    """What a new budget can apply to."""
+    answer = await served.query(token, "console.budget_options")
+    assert answer.status_code == 200, answer.text
+    (row,) = answer.json()["rows"]
+    return row
+
+
+async def test_budgets_are_made_and_removed(conn: AsyncConnection, served: Served) -> None:
+    """Of the tenant of who makes them; what does not exist is refused, as in SQL."""
+    token = await operator(conn)
+    found = await options(served, token)
+    assert (found["refusal"], found["agents"], found["models"]) == (None, ["triage"], ["fake"])
+    for wrong in (
+        {"agent": "triag"},
+        {"max_cost": "", "max_tokens": ""},
+        {"max_cost": "-1"},
+        {"name": ""},
+        {"asker": "postgres"},
+    ):
+        answer = await served.mutate(token, "console.add_budget", **{**NEW, **wrong})
+        assert answer.status_code == 400, (wrong, answer.text)
+    assert (await served.mutate(token, "console.add_budget", **NEW)).status_code == 200
+    assert (await served.mutate(token, "console.add_budget", **NEW)).status_code == 409
+    assert ("default", "of triage", "triage", "5") in await rows(conn, ALL)
+    stale = {"name": "of triage", "base": "2"}
+    assert (await served.mutate(token, "console.remove_budget", **stale)).status_code == 404
+    stale["base"] = "1"
+    assert (await served.mutate(token, "console.remove_budget", **stale)).status_code == 200
+    assert await rows(conn, ALL) == [
+        ("default", "everything", None, "1"),
+        ("other", "everything", None, "2"),
+    ]
+
+
+async def test_a_budget_that_is_removed_lets_go_on_what_waits_for_it(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """At once."""
+    token = await operator(conn)
+    assert await value(conn, WAITING) is False
+    gone = {"name": "everything", "base": "1"}
+    assert (await served.mutate(token, "console.remove_budget", **gone)).status_code == 200
+    assert await value(conn, WAITING) is True
+
+
+async def test_who_may_not_make_budgets_in_psql_may_not_here(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """Nor remove them; INSERT alone does not do."""
+    vic, ann = await person(conn, "vic", "viewer"), await person(conn, "ann", "admin")
+    before, gone = await rows(conn, ALL), {"name": "everything", "base": "1"}
+    for token, refusal in (vic, "role"), (ann, "login"):
+        assert (await options(served, token))["refusal"] == refusal
+        for name, given in ("add_budget", NEW), ("remove_budget", gone):
+            assert (await served.mutate(token, f"console.{name}", **given)).status_code == 403
+    async with role(conn) as login:
+        await run_all(conn, f"select agent.grant_developer('{login}')")
+        await run_all(conn, f"update agent.principal set login = '{login}' where name = 'ann'")
+        await run_all(conn, f"grant insert on agent.budget to {login}")
+        assert (await options(served, ann))["refusal"] == "privilege"
+        assert (await served.mutate(ann, "console.remove_budget", **gone)).status_code == 403
+        assert await rows(conn, ALL) == before
+        await run_all(conn, "update agent.principal set login = null where name = 'ann'")
+        await run_all(conn, f"revoke insert on agent.budget from {login}")

@@ -32,6 +32,27 @@ export const EXCEEDED: Readonly<Record<OnExceeded, string>> = {
   warn: "calls go on, and are counted",
 };
 
+/** `budget_options`: one row; what a new budget can apply to. */
+export interface BudgetOptions {
+  /** Why the one who is signed in may make and remove none; null: it may. */
+  refusal: Budget["refusal"];
+  agents: readonly string[];
+  attachments: readonly string[];
+  models: readonly string[];
+  /** Logins that ask questions. */
+  askers: readonly string[];
+}
+
+/** What a budget can apply to. */
+export const APPLIES = {
+  all: "all runs and questions",
+  agent: "the runs of an agent",
+  attachment: "the runs of an attachment",
+  model: "the calls of a model",
+  asker: "the questions of a login",
+} as const;
+export type Applies = keyof typeof APPLIES;
+
 /** A change as it is typed. */
 export interface BudgetDraft {
   max_cost: string;

@@ -1,4 +1,4 @@
-/** Change a budget: its limits, its window, what happens at the limit. */
+/** Change a budget: its limits, its window, what happens at the limit; or remove it. */
 import { type SubmitEvent, useId, useState } from "react";
 
 import {
@@ -6,12 +6,9 @@ import {
   type BudgetDraft,
   consequence,
   draftOf,
-  EXCEEDED,
   isChanged,
   left,
   limitOf,
-  PERIODS,
-  raised,
   wrongDraft,
 } from "../data/budgets";
 import { mutate } from "../data/mutate";
@@ -19,6 +16,7 @@ import { type Refused, refused } from "../data/request";
 import { Dialog } from "../parts/confirm";
 import { Notice } from "../parts/notice";
 import { toast } from "../parts/toast";
+import { BudgetFields } from "./cost-budget-fields";
 
 interface EditProps {
   row: Budget;
@@ -33,15 +31,14 @@ export function EditBudget({ row, again, onClose }: EditProps) {
   const [draft, setDraft] = useState(draftOf(read));
   const [error, setError] = useState<Refused | null>(null);
   const [isSending, setSending] = useState(false);
+  const [isSure, sure] = useState(false);
   const change = (part: Partial<BudgetDraft>) => setDraft({ ...draft, ...part });
   const wrong = wrongDraft(draft);
-  const save = async (event: SubmitEvent) => {
-    event.preventDefault();
+  const send = async (name: string, values: object, said: string) => {
     setSending(true);
     try {
-      await mutate("change_budget", { name: read.name, base: read.version, ...draft });
-      const next = { ...read, ...draft, max_cost: draft.max_cost || null, max_tokens: draft.max_tokens || null };
-      toast(`${read.name} is ${limitOf(next)} now. ${consequence(row, draft)}`);
+      await mutate(name, { name: read.name, base: read.version, ...values });
+      toast(said);
       again();
       onClose();
     } catch (problem) {
@@ -50,6 +47,12 @@ export function EditBudget({ row, again, onClose }: EditProps) {
       again();
     }
   };
+  const save = (event: SubmitEvent) => {
+    event.preventDefault();
+    const next = { ...read, ...draft, max_cost: draft.max_cost || null, max_tokens: draft.max_tokens || null };
+    void send("change_budget", draft, `${read.name} is ${limitOf(next)} now. ${consequence(row, draft)}`);
+  };
+  const remove = () => send("remove_budget", {}, `Removed ${read.name}: what waited for it is tried again.`);
   return (
     <Dialog
       title={`Change ${read.name}`}
@@ -68,39 +71,20 @@ export function EditBudget({ row, again, onClose }: EditProps) {
           <button type="button" className="btn quiet" onClick={onClose}>
             Keep {limitOf(read)}
           </button>
+          {isSure ? (
+            <button type="button" className="btn danger end" disabled={isSending} onClick={() => void remove()}>
+              Remove it
+            </button>
+          ) : (
+            <button type="button" className="btn quiet end" onClick={() => sure(true)}>
+              Remove…
+            </button>
+          )}
         </>
       }
     >
       <form className="body" id={form} onSubmit={save}>
-        <Limit label="US dollars; empty: no limit" value={draft.max_cost} set={(max_cost) => change({ max_cost })} />
-        <Limit label="Tokens; empty: no limit" value={draft.max_tokens} set={(max_tokens) => change({ max_tokens })} />
-        <label className="field">
-          Window
-          <select
-            value={draft.period}
-            onChange={(event) => change({ period: event.target.value as BudgetDraft["period"] })}
-          >
-            {Object.entries(PERIODS).map(([period, name]) => (
-              <option key={period} value={period}>
-                {name}
-              </option>
-            ))}
-          </select>
-          {draft.period !== "total" && <span className="muted">Days and months are in UTC.</span>}
-        </label>
-        <label className="field">
-          When it is reached
-          <select
-            value={draft.on_exceeded}
-            onChange={(event) => change({ on_exceeded: event.target.value as BudgetDraft["on_exceeded"] })}
-          >
-            {Object.entries(EXCEEDED).map(([value, name]) => (
-              <option key={value} value={value}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </label>
+        <BudgetFields draft={draft} change={change} isRead />
         {wrong ? (
           <p className="wrong" role="alert">
             {wrong}
@@ -115,6 +99,7 @@ export function EditBudget({ row, again, onClose }: EditProps) {
             </p>
           )
         )}
+        {isSure && <p role="status">What it has counted is removed with it. No run waits for it any more.</p>}
         {read.of_file && (
           <Notice tone="info">
             agents.yaml has this budget: the next <code>walagent apply</code> sets it back. Change the file as well.
@@ -129,29 +114,5 @@ export function EditBudget({ row, again, onClose }: EditProps) {
         )}
       </form>
     </Dialog>
-  );
-}
-
-function Limit({ label, value, set }: { label: string; value: string; set: (value: string) => void }) {
-  const id = useId();
-  return (
-    <div className="field">
-      <label htmlFor={id}>{label}</label>
-      <div className="row">
-        <input
-          id={id}
-          type="text"
-          inputMode="decimal"
-          autoComplete="off"
-          value={value}
-          onChange={(event) => set(event.target.value.trim())}
-        />
-        {value !== "" && raised(value) !== value && (
-          <button type="button" className="btn" onClick={() => set(raised(value))}>
-            Raise to {raised(value)}
-          </button>
-        )}
-      </div>
-    </div>
   );
 }

@@ -2,7 +2,7 @@
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { type Budget, limitOf, statement } from "../data/budgets";
+import { type Budget, type BudgetOptions, limitOf, statement } from "../data/budgets";
 import { money, number, percent } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { Copy } from "../parts/copy";
@@ -11,10 +11,14 @@ import { EmptyBody, Panel, Skeleton } from "../parts/panel";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
 import { EditBudget } from "./cost-budget-edit";
+import { NewBudget } from "./cost-budget-new";
 
 export function Budgets() {
   const [editing, edit] = useState<string | null>(null);
   const { rows, error, again } = useQueryOnce<Budget>("budgets", {}, { every: 15_000 });
+  const options = useQueryOnce<BudgetOptions>("budget_options").rows?.[0];
+  const [isAdding, add] = useState(false);
+  const mayMake = options?.refusal === null;
   const edited = rows?.find((row) => row.name === editing);
   const refusal = rows?.[0]?.refusal;
   return (
@@ -35,6 +39,11 @@ export function Budgets() {
             </svg>
             reserved
           </span>
+          {mayMake && (
+            <button type="button" className="btn small" onClick={() => add(true)}>
+              New budget…
+            </button>
+          )}
         </span>
       }
     >
@@ -114,6 +123,14 @@ export function Budgets() {
         />
       )}
       {rows?.[0] && refusal && <WhoChanges row={rows[0]} refusal={refusal} />}
+      {isAdding && options && (
+        <NewBudget
+          options={options}
+          names={rows?.map((row) => row.name) ?? []}
+          again={again}
+          onClose={() => add(false)}
+        />
+      )}
       {edited && <EditBudget row={edited} again={again} onClose={() => edit(null)} />}
     </Panel>
   );

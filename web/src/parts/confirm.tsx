@@ -33,7 +33,7 @@ export function Dialog({ title, children, foot, onClose, className = "" }: Dialo
         <h2 id={heading}>{title}</h2>
       </header>
       {children}
-      {foot && <footer className="row">{foot}</footer>}
+      {foot && <footer className="row wrap">{foot}</footer>}
     </dialog>
   );
 }
