@@ -147,4 +147,12 @@ await page.click("dialog button.primary");
 await page.waitForSelector("dialog .notice.failed");
 seen.rewritten = (await page.locator("dialog .notice").innerText()).replaceAll(/\s+/g, " ");
 await everywhere(page, "chain broken");
+
+// All sessions end, this one too; what is asked next leads to the page that asks for a token.
+await page.goto(`${base}/access?tab=tokens`);
+await page.click("text=End all sessions…");
+await everywhere(page, "end sessions");
+await page.click("dialog button.danger");
+await page.waitForURL(/\/sign-in/);
+seen.ended = new URL(page.url()).pathname;
 await end();

@@ -40,6 +40,7 @@ async def test_an_admin_says_who_may_do_what_and_the_audit_has_it(
     ]
     assert seen["saved"] == [True, False]
     assert await column(conn, ROLES, NAME) == ["approver", "viewer"]
+    assert seen["ended"] == "/sign-in"
     assert (seen["prefix"], seen["kept"], revoked) == ("wla_", False, [(True,)])
     assert seen["reader"] == [0, 1, 0]
     assert seen["auditor"][0] == "auditor"

@@ -103,3 +103,34 @@ async def test_a_token_is_shown_once_and_can_be_revoked(
     assert await value(conn, kept, f"%{secret}%") == 0
     acts = "select action from agent.audit where object = %s and principal = 'ann' order by number"
     assert await rows(conn, acts, made["id"]) == [("token.created",), ("token.revoked",)]
+
+
+SESSION = """
+update agent.token set purpose = %s, expires_at = now() + interval '1 hour' where label = %s
+"""
+
+
+async def test_an_admin_ends_all_sessions(
+    conn: AsyncConnection, desk: tuple[Served, str, str]
+) -> None:
+    """Of its tenant, its own too, and links; tokens of programs stay, as do other tenants."""
+    served, ann, vic = desk
+    secrets = dict[str, str]()
+    for label, purpose, name, tenant in (
+        ("desk", "session", "ann", "default"),
+        ("lost", "session", "vic", "default"),
+        ("link", "link", "vic", "default"),
+        ("apart", "session", "eve", "other"),
+    ):
+        made = "select token from agent.create_token(%s, %s, tenant => %s)"
+        secrets[label] = await value(conn, made, name, label, tenant)
+        await conn.execute(SESSION, (purpose, label))
+    refused = await served.mutate(vic, "console.end_sessions", tenant="default")
+    assert refused.status_code == 403
+    assert await done(served, ann, "end_sessions", tenant="other") == "0"
+    assert await done(served, secrets["desk"], "end_sessions", tenant="default") == "3"
+    ended = "select label from agent.token where revoked_at is not null order by 1"
+    assert await column(conn, ended) == ["desk", "link", "lost"]
+    for token in secrets["desk"], secrets["lost"]:
+        assert (await served.query(token, "console.access_tokens")).status_code == 401
+    assert len(await tokens(served, vic)) > 0

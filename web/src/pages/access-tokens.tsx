@@ -4,6 +4,7 @@ import { useState } from "react";
 import { found, SCOPES, type Token } from "../data/access";
 import { number } from "../data/format";
 import { mutate } from "../data/mutate";
+import { useSession } from "../data/session";
 import { visible } from "../data/visible";
 import { Confirm } from "../parts/confirm";
 import { Empty, Panel } from "../parts/panel";
@@ -38,7 +39,18 @@ export function Tokens({ rows, q, isAdmin, again }: TokensProps) {
       </Empty>
     );
   return (
-    <Panel title="Tokens and sessions" end={toggle} flush>
+    <Panel
+      title="Tokens and sessions"
+      end={
+        <>
+          {toggle}
+          {isAdmin && rows.some((row) => row.purpose === "session" && row.state === "valid") && (
+            <EndSessions rows={rows} again={again} />
+          )}
+        </>
+      }
+      flush
+    >
       <Table<Token>
         label="Tokens and sessions"
         rows={shown}
@@ -103,6 +115,45 @@ function Ends({ row }: { row: Token }) {
       </>
     );
   return row.expires_at === null ? <span className="muted">never</span> : <Time at={row.expires_at} />;
+}
+
+/** For a laptop that was lost: who knows which session it had? */
+function EndSessions({ rows, again }: Pick<TokensProps, "rows" | "again">) {
+  const [isAsking, ask] = useState(false);
+  const tenant = useSession()?.tenant ?? "";
+  const count = rows.filter((row) => row.purpose === "session" && row.state === "valid").length;
+  const what = count === 1 ? "1 session" : `${number(count)} sessions`;
+  const end = async () => {
+    try {
+      await mutate("end_sessions", { tenant });
+      toast("All sessions have ended.");
+    } catch (error) {
+      toastProblem(error);
+    }
+    again();
+  };
+  return (
+    <>
+      <button type="button" className="btn small" onClick={() => ask(true)}>
+        End all sessions…
+      </button>
+      {isAsking && (
+        <Confirm
+          title={`End ${what}?`}
+          action={`End ${what}`}
+          keep="Keep them"
+          danger
+          onConfirm={end}
+          onClose={() => ask(false)}
+        >
+          <p>
+            Yours ends, too. Links that nobody has used yet cannot be used any more. Tokens of programs are kept: revoke
+            them one by one.
+          </p>
+        </Confirm>
+      )}
+    </>
+  );
 }
 
 function Revoke({ row, again }: { row: Token; again: () => void }) {
