@@ -26,6 +26,12 @@ POINTS = (
     "tool.committed",
     "run.finished",  # the end is recorded, uncommitted or about to be reported
     "run.committed",
+    "batch.formed",  # a batch is durable, nothing of it is submitted
+    "batch.submitting",
+    "batch.taken",  # the provider has it, its ID is only in memory
+    "batch.submitted",  # the ID is stored
+    "batch.fetched",  # some of the results are stored
+    "batch.ended",  # all of them
 )
 
 
