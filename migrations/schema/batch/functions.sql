@@ -198,6 +198,13 @@ begin
                set batch_id = _batch,
                    custom_id = format('%s-%s-%s-%s', (select d.id from agent_internal.database d), _batch, i.run_id, i.seq)
              where i.run_id = any (_runs) and i.batch_id is null and i.state = 'waiting';
+            with waiting as (
+                select r.id, agent_internal.batch_reason(i) as reason
+                  from agent.run r join agent_internal.batch_item i on i.run_id = r.id and i.batch_id = _batch
+                 where r.state = 'waiting_retry'
+                 order by r.id for no key update of r skip locked
+            )
+            update agent.run r set error = w.reason from waiting w where r.id = w.id;
             _formed := _formed + 1;
             select count(*) into _left from agent_internal.batch_item i
              where i.tenant = _group.tenant and i.model = _group.model and i.model_id = _group.model_id

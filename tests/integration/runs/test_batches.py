@@ -27,6 +27,7 @@ from walagent.testing.fake_batches import FakeBatch
 
 TICKETS = "insert into support_tickets (id, issue) select n, 'x' from generate_series(0, 9) n"
 BATCHES = "update agent.model set provider = 'openai', batch_factor = 0.5 where name = 'fake'"
+TABLE = {"schema": "public", "table": "support_tickets"}
 PRICES: dict[str, Json] = {"input_price": 10.0, "output_price": 50.0, "batch_factor": 0.5}
 STANDARD_COSTS, BATCH_COSTS = Decimal("0.0015"), Decimal("0.00075")
 CLASSIFY: Sequence[Answer] = (call("update_row", category="bug"), "done")
@@ -90,7 +91,7 @@ async def desk(
     await run_all(conn, f"{DESK} {TICKETS}; {BATCHES}")
     attached = await attach(conn, f"tier=batch, writes=[category] {settings}")
     for n in range(runs):
-        change = {"op": "insert", "new": {"id": n, "issue": "x"}}
+        change = {**TABLE, "op": "insert", "new": {"id": n, "issue": "x"}}
         await add_runs(conn, attached, str(n), change=change, key=str(n))
     async with FakeProvider(answers or CLASSIFY) as fake:
         model = build_model(fake.spec(provider, **PRICES), environ=fake.environ)
