@@ -84,6 +84,18 @@ end;
 $$;
 comment on function agent_internal.batch_reply(bigint, bigint, integer, bigint, numeric) is 'Take the reply to a call of a run that the caller holds from its batch, or let the run wait on';
 
+-- Whether the first call of a run waits for a batch, or for the run to take the reply.
+create or replace function agent_internal.awaits_batch(_run agent.run)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select not agent_internal.is_final(_run.state)
+           and exists (select from agent_internal.batch_item i
+                        where i.run_id = _run.id and i.seq = 0 and i.state in ('waiting', 'answered'))
+$$;
+
 -- What a run with this item waits for, as its error.
 create or replace function agent_internal.batch_reason(_item agent_internal.batch_item)
     returns jsonb

@@ -19,6 +19,7 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import Json, ModelSpec, Request, Usage
+from walagent.models.cost import BATCH
 from walagent.models.registry import find_provider, providers
 from walagent.models.replies import as_object
 from walagent.models.script import USAGE, Answer, Fault, Rule, Script
@@ -175,6 +176,7 @@ class FakeProvider:
             request = wire.read(body, headers)
         except WireError as error:
             return 400, wire.write_error(Fault(status=400), str(error))
+        request = replace(request, tier=BATCH)
         self._remember(Received(path, headers, body, request))
         try:
             answer = self._script.answer_to(request)

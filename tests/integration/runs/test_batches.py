@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -417,6 +417,91 @@ async def test_a_run_waits_no_longer_than_26_hours(conn: AsyncConnection, dsn: s
         assert await desk_.ended(turns=False) == ["succeeded"]
     assert await column(conn, NOTES) == ["no result in time"]
     assert await rows(conn, RESERVED) == [(0, before + STANDARD_COSTS)]
+
+
+async def test_equal_calls_share_the_reply_of_a_batch(conn: AsyncConnection, dsn: str) -> None:
+    """One of them waits for the batch, the others for its reply; each writes its own row."""
+    async with desk(conn, dsn, settings=", reuse=1d, finish=after_call") as desk_:
+        await desk_.d.until("select count(*) = 2 from agent_internal.shared_wait")
+        await desk_.wait(1)
+        await desk_.turn()
+        assert [len(each.calls) for each in desk_.provider.batches.batches.values()] == [1]
+        await desk_.turn()
+        assert await desk_.ended(turns=False) == ["succeeded"] * 3
+        await books_agree(conn, desk_.provider)
+    assert await value(conn, "select count(*) from support_tickets where category = 'bug'") == 3
+    assert await value(conn, "select count(*) from agent.step where content ? 'reused'") == 2
+
+
+async def test_the_next_asks_if_the_call_that_others_wait_for_is_cancelled(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """In a batch of its own; the third has its reply."""
+    async with desk(conn, dsn, settings=", reuse=1d, finish=after_call") as desk_:
+        await desk_.d.until("select count(*) = 2 from agent_internal.shared_wait")
+        await desk_.wait(1)
+        await desk_.turn()
+        await run_all(
+            conn,
+            "select agent.cancel((select min(of_run) from agent_internal.shared_wait));"
+            "update agent.run set next_attempt_at = now() where state = 'waiting_retry'",
+        )
+        await desk_.d.until("select count(*) = 1 from agent_internal.shared_wait")
+        await desk_.wait(1)
+        for _ in range(2):
+            await desk_.turn()
+        ended = await desk_.ended(turns=False)
+        assert sorted(ended) == ["cancelled", "succeeded", "succeeded"]
+        assert desk_.provider.batches.billed.total() == 2
+        await books_agree(conn, desk_.provider)
+
+
+async def test_old_batches_are_removed_but_no_reply_that_a_run_has_yet_to_take(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """As of a run whose attachment is paused."""
+    async with desk(conn, dsn, runs=2, items=1, settings=", finish=after_call") as desk_:
+        await desk_.wait(2)
+        await desk_.turn()
+        await run_all(conn, "select agent.pause('support_tickets')")
+        await desk_.turn()
+        await run_all(
+            conn,
+            "update agent.batch set ended_at = ended_at - interval '2 days';"
+            "select agent_internal.prune_batches('1 day')",
+        )
+        assert await value(conn, "select count(*) from agent.batch") == 2
+        await run_all(conn, "select agent.resume('support_tickets')")
+        assert await desk_.ended(turns=False) == ["succeeded"] * 2
+        await desk_.d.until(
+            "select bool_and(state = 'used') from agent_internal.batch_item",
+        )
+        await run_all(conn, "select agent_internal.prune_batches('1 day')")
+        assert await value(conn, "select count(*) from agent.batch") == 0
+
+
+@providers
+async def test_no_other_batch_is_taken_for_one_that_was_cut_off(
+    conn: AsyncConnection, dsn: str, provider: str
+) -> None:
+    """Of a key that is used elsewhere, too: some of as many calls, in progress or not."""
+    async with desk(conn, dsn, provider=provider, settings=", finish=after_call") as desk_:
+        await desk_.wait(3)
+        fake = desk_.provider.batches
+        with faults.armed("batch.taken"), pytest.raises(faults.Crash):
+            await desk_.turn()
+        (ours,) = fake.batches.values()
+        for number in range(5):
+            calls = {f"other-{number}-{n}": body for n, body in enumerate(ours.calls.values())}
+            other = replace(ours, id=f"other_{number}", calls=calls, metadata={"walagent": "other"})
+            fake.batches[other.id] = other
+            fake.end(other)
+        fake.billed.clear()
+        await run_all(conn, "update agent.batch set lease_expires_at = now() - interval '1 s'")
+        assert await desk_.ended() == ["succeeded"] * 3
+        assert len(fake.batches) == 6
+        await books_agree(conn, desk_.provider)
+    assert await column(conn, "select provider_id from agent.batch") == [ours.id]
 
 
 async def test_tenants_share_no_batch(conn: AsyncConnection, dsn: str) -> None:
