@@ -1,5 +1,6 @@
 """Batches against those who should see or change nothing of them."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -86,12 +87,17 @@ async def test_the_role_of_the_daemon_works_on_batches_by_the_functions_alone(
     """From a claim to the reply; of the items it reads nothing itself."""
     await run_all(conn, f"{DESK} {BATCHES}")
     attached = await attach(conn, "writes=[status], tier=batch")
+    budget = "insert into agent.budget (name, period, max_cost) values ('all', 'day', 100)"
+    await run_all(conn, budget)
     await add_runs(conn, attached, "1")
     (held,) = await claim(conn)
     async with role(conn) as daemon_login:
         await run_all(conn, f"select agent.grant_runner('{daemon_login}')")
         async with as_role(conn, daemon_login):
-            await batched_calls.await_batch(conn, held, CALL, NOTHING)
+            reserve = "select agent_internal.reserve(%s, %s, 0, 'fake', 100, 1)"
+            assert await value(conn, reserve, held.run_id, held.lease) is None
+            await batched_calls.await_batch(conn, held, replace(CALL, call=0), NOTHING)
+            await run_all(conn, "select agent_internal.tick()")
             batch = await formed(conn)
             (call,) = await batched_calls.begin_batch(conn, batch)
             assert call.body == CALL.body
@@ -106,6 +112,7 @@ async def test_the_role_of_the_daemon_works_on_batches_by_the_functions_alone(
             found = await batched_calls.batch_reply(conn, held, 0, NOTHING)
             error = await refused(conn, "select * from agent_internal.batch_item")
             assert error.sqlstate == "42501"
+    assert await rows(conn, "select reserved_cost, cost from agent.spend") == [(1, 1)]
     assert found is not None
     assert found.answer == '{"a": 1}'
 

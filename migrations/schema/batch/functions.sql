@@ -114,10 +114,23 @@ create or replace function agent_internal.is_in_batch(_run bigint, _lease bigint
     returns boolean
     language sql
     stable
+    security definer
     set search_path = pg_catalog, pg_temp
 as $$
     select exists (select from agent_internal.batch_item i
                     where i.run_id = _run and i.lease = _lease and i.call = _call and i.state = 'waiting')
+$$;
+comment on function agent_internal.is_in_batch(bigint, bigint, integer) is 'Whether a reservation is of a call that waits for a batch';
+
+-- Whether the run of a call still wants its reply: it has not ended, nor gone on, as one does that was cancelled and retried.
+create or replace function agent_internal.is_wanted(_item agent_internal.batch_item)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select exists (select from agent.run r where r.id = _item.run_id and not agent_internal.is_final(r.state))
+           and not exists (select from agent.step s where s.run_id = _item.run_id and s.seq >= _item.seq)
 $$;
 
 -- Release the reservation of a call that waited for a batch.  Returns whether there was one.
@@ -183,8 +196,8 @@ begin
     with gone as (
         delete from agent_internal.batch_item i
          where (i.run_id, i.seq) in (
-               select o.run_id, o.seq from agent_internal.batch_item o join agent.run r on r.id = o.run_id
-                where o.batch_id is null and o.state = 'waiting' and agent_internal.is_final(r.state)
+               select o.run_id, o.seq from agent_internal.batch_item o
+                where o.batch_id is null and o.state = 'waiting' and not agent_internal.is_wanted(o)
                 order by o.run_id for update of o skip locked)
         returning i.run_id, i.lease, i.call
     )
@@ -294,8 +307,8 @@ begin
     perform agent_internal.hold_batch(_batch, _lease);
     if (select b.tried_at from agent.batch b where b.id = _batch) is null then
         with gone as (
-            delete from agent_internal.batch_item i using agent.run r
-             where i.batch_id = _batch and i.state = 'waiting' and r.id = i.run_id and agent_internal.is_final(r.state)
+            delete from agent_internal.batch_item i
+             where i.batch_id = _batch and i.state = 'waiting' and not agent_internal.is_wanted(i)
             returning i.run_id, i.lease, i.call
         )
         select count(*) filter (where agent_internal.release_item(g.run_id, g.lease, g.call)) into _ended from gone g;
@@ -376,8 +389,7 @@ begin
            and i.batch_id = _batch  -- planted: reply-of-another-batch
            for update;
         continue when not found or _item.state <> 'waiting';
-        _waits := exists (select from agent.run r where r.id = _item.run_id and not agent_internal.is_final(r.state))
-                  and not exists (select from agent.step s where s.run_id = _item.run_id and s.seq >= _item.seq);
+        _waits := agent_internal.is_wanted(_item);
         _used := _waits and _given.answer is not null;
         update agent_internal.batch_item i
            set state = case when _used then 'answered' when _waits then 'unanswered' else 'used' end,

@@ -1,6 +1,6 @@
 """Batches of a provider: calls of many runs in one submission, answered within a day."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -90,14 +90,12 @@ def batches_of(model: Model) -> Batches | None:
     return getattr(model, "batches", None)
 
 
-def lines_of(content: bytes) -> list[Json]:
+def lines_of(content: bytes) -> Iterator[Mapping[str, Json]]:
     """Read the lines of a file of results; what is no JSON object is left out."""
-    found: list[Json] = []
     for line in content.split(b"\n"):
         try:
             read = orjson.loads(line)
         except ValueError:
             continue
         if isinstance(read, dict):
-            found.append(read)
-    return found
+            yield read

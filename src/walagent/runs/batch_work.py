@@ -18,6 +18,7 @@ from walagent.config import Batches as BatchSettings
 from walagent.domain.batch import BatchCall
 from walagent.errors import (
     ConfigError,
+    DatabaseLostError,
     LeaseLostError,
     ModelLimitedError,
     ModelMissingError,
@@ -96,15 +97,19 @@ class BatchWork:
 
     async def _advance_held(self, batch: Batch) -> None:
         try:
-            model = await self._model(batch)
-            if batch.provider_id is None:
-                await self._submit(batch, _batches(model))
-            else:
-                await self._look(batch, batch.provider_id, model)
-        except LeaseLostError:
+            with translating():
+                model = await self._model(batch)
+                if batch.provider_id is None:
+                    await self._submit(batch, _batches(model))
+                else:
+                    await self._look(batch, batch.provider_id, model)
+        except (LeaseLostError, DatabaseLostError):
             raise
         except WalagentError as error:
             await self._failed(batch, error)
+        except Exception as error:  # noqa: BLE001 - of one batch; the others go on
+            log.error("batch.crashed", batch=batch.id, exc_info=error)
+            await self._later(batch, type(error).__name__)
 
     async def _model(self, batch: Batch) -> Model:
         """Return the model of a batch, which must be the one that its calls were written for."""
@@ -112,7 +117,7 @@ class BatchWork:
         await self._models.prepare(name, batch.tenant)
         model = self._models.get(name, batch.tenant)
         if (model.spec.label, model.spec.model_id) != (batch.model, batch.model_id):
-            raise ModelMissingError(f'model "{batch.model}" was changed')
+            raise ConfigError(f'model "{batch.model}" was changed')
         return model
 
     # Submit.
@@ -161,8 +166,11 @@ class BatchWork:
     # Wait, and end.
 
     async def _failed(self, batch: Batch, error: WalagentError) -> None:
-        """Try again; a batch that can never be submitted ends, and its calls are made directly."""
-        passing = isinstance(error, ModelUnavailableError | ModelLimitedError)
+        """Try again; a batch that can never be submitted ends, and its calls are made directly.
+
+        A model that is missing here can be known to another process, or soon.
+        """
+        passing = isinstance(error, ModelUnavailableError | ModelLimitedError | ModelMissingError)
         log.warning("batch.failed", batch=batch.id, error=error)
         if batch.provider_id is None and not passing:
             await self._end(batch, f"not submitted: {type(error).__name__}")
@@ -232,11 +240,12 @@ def _reply(line: BatchLine, made_of: Batches, model: Model) -> BatchReply:
     """Read what a result cost, and whether it can be used; the run reads it again."""
     if line.answer is None:
         return BatchReply(line.custom_id, None, line.why, None, None)
-    answer, why = json.dumps(line.answer), ""
+    answer, why = None, INVALID
     try:
         usage = made_of.reply_of(line.answer, NOTHING).usage
+        answer, why = json.dumps(line.answer), ""
     except WalagentError as error:
-        usage, answer, why = usage_of(error), None, INVALID
+        usage = usage_of(error)
     cost = cost_of(usage, model.spec, BATCH)
     return BatchReply(line.custom_id, answer, why, _counts(usage), cost)
 

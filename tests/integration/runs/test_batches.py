@@ -393,8 +393,13 @@ async def test_what_a_batch_may_cost_stays_reserved_until_it_is_settled(
         (before, spent) = (await rows(conn, RESERVED))[0]
         assert before > 3 * STANDARD_COSTS
         assert spent == 0
-        await run_all(conn, "select agent_internal.tick()")
+        await run_all(
+            conn,
+            "update agent.spend set reserved_at = reserved_at - interval '1 hour';"
+            "select agent_internal.tick()",
+        )
         assert (await rows(conn, RESERVED))[0] == (before, 0)
+        assert await column(conn, "select * from agent.broken_invariant") == []
         desk_.provider.batches.hold = False
         await desk_.turn()
         assert await rows(conn, RESERVED) == [(0, 3 * BATCH_COSTS)]

@@ -114,7 +114,7 @@ class AnthropicBatches:
             page = as_object(await self._get(f"{_PATH}?limit={_PAGE}{after}"))
             found = [as_object(each) for each in as_array(page.get("data"))]
             for batch in found:
-                if _made_at(batch) < oldest:
+                if _is_before(batch, oldest):
                     return
                 yield batch
             if not found or not page.get("has_more"):
@@ -151,11 +151,16 @@ def _state(batch: Mapping[str, Json]) -> BatchState:
     return BatchState(ended=True, why="no result", places=(str(batch["id"]),))
 
 
-def _made_at(batch: Mapping[str, Json]) -> datetime:
-    return datetime.fromisoformat(str(batch.get("created_at")))
+def _is_before(batch: Mapping[str, Json], oldest: datetime) -> bool:
+    """Return whether a batch is too old to be looked at; not if it does not say when it was."""
+    try:
+        made = datetime.fromisoformat(str(batch.get("created_at")))
+    except ValueError:
+        return False
+    return made.tzinfo is not None and made < oldest
 
 
-def _result(line: Json) -> BatchLine:
+def _result(line: Mapping[str, Json]) -> BatchLine:
     custom_id = str(line.get("custom_id"))
     result = as_object(line.get("result"))
     if result.get("type") == "succeeded" and result.get("message"):

@@ -147,7 +147,7 @@ def _time(batch: Mapping[str, Json]) -> float:
     return float(made) if isinstance(made, int | float) else 0.0
 
 
-def _result(line: Json) -> BatchLine:
+def _result(line: Mapping[str, Json]) -> BatchLine:
     custom_id = str(line.get("custom_id"))
     response = as_object(line.get("response"))
     if response.get("status_code") == 200 and response.get("body"):  # noqa: PLR2004 - of HTTP
