@@ -36,6 +36,7 @@ TRIED = (
     "hold_batch(1, 1)",
     "postpone_batch(1, 1, 1, null)",
     "prune_batches('0')",
+    "requeue_batch(1, 1, '')",
     "store_replies(1, 1, '[]')",
     "submit_batch(1, 1, 'mine', 1)",
     "wake_replied()",
@@ -143,6 +144,7 @@ async def test_a_process_that_lost_a_batch_changes_nothing_of_it(conn: AsyncConn
         "postpone_batch(1, {0}, 1, null)",
         "store_replies(1, {0}, '[]')",
         "end_batch(1, {0}, '', false)",
+        "requeue_batch(1, {0}, '')",
         "hold_batch(1, {0}, '1 hour')",
     ):
         error = await refused(conn, f"select agent_internal.{tried.format(lost.lease)}")

@@ -8,6 +8,7 @@ comment on column agent.batch.items is 'Number of calls';
 comment on column agent.batch.answered is 'Calls with a reply';
 comment on column agent.batch.unanswered is 'Calls without a reply, which their runs make directly';
 comment on column agent.batch.unused is 'Replies to runs that had ended';
+comment on column agent.batch.requeued is 'Calls that wait for another batch, because the provider had no room for so many';
 comment on column agent.batch.cost is 'US dollars of all replies';
 comment on column agent.batch.unused_cost is 'US dollars of replies to runs that had ended';
 comment on column agent.batch.attempts is 'How often it was looked at since its state changed';

@@ -6,6 +6,7 @@
 --   begin_batch      its calls; from here on, the provider may have it
 --   submit_batch     the provider has it, under this ID
 --   store_replies    each is charged, and its run goes on
+--   requeue_batch    the provider has no room for it: its calls wait for smaller ones
 --   end_batch        what has no reply is asked directly
 --   batch_reply      the run takes the reply, as a step
 --
@@ -66,6 +67,9 @@ begin
         return null;
     elsif _item.state in ('answered', 'used') and _item.answer is not null then
         return jsonb_build_object('answer', _item.answer::text, 'batch', _item.batch_id);
+    elsif _item.state = 'requeued' then
+        delete from agent_internal.batch_item i where i.run_id = _run and i.seq = _seq;
+        return null;
     elsif _item.state <> 'waiting' then
         return jsonb_build_object('why', coalesce(_item.why, 'no reply'), 'batch', _item.batch_id);
     end if;
@@ -172,6 +176,8 @@ comment on function agent_internal.end_item(bigint, integer) is 'Take the reply 
 -- Make batches of the calls that wait, of a tenant and model each: as soon as they are enough, or the oldest has waited long
 -- enough.  Calls of runs that have ended meanwhile are taken out.
 --
+-- Where the provider had no room for a batch, the next one is made five minutes later and has half as many calls, for a day.
+--
 -- Args: _items, _bytes: the most of one batch.
 -- Returns how many were made.
 create or replace function agent_internal.form_batches(_items integer, _bytes bigint, _wait interval)
@@ -188,6 +194,8 @@ declare
     _formed integer := 0;
     _runs   bigint[];
     _left   bigint;
+    _full_at timestamptz;
+    _most   integer;
 begin
     if not exists (select from agent_internal.batch_item i where i.batch_id is null and i.state = 'waiting') then
         return 0;
@@ -208,13 +216,19 @@ begin
          group by 1, 2, 3
         having count(*) >= _items or sum(i.size) >= _bytes or min(i.created_at) <= _now - _wait
     loop
+        select b.ended_at, greatest(b.items / 2, 1) into _full_at, _most
+          from agent.batch b
+         where b.tenant = _group.tenant and b.model = _group.model and b.requeued > 0 and b.ended_at > _now - interval '1 day'
+         order by b.id desc limit 1;
+        continue when _full_at > _now - interval '5 minutes';
+        _most := least(_items, _most);
         loop
             select array_agg(s.run_id) filter (where s.sum <= _bytes or s.n = 1) into _runs
               from (select o.run_id, sum(o.size) over w, row_number() over w as n
                       from (select u.run_id, u.size from agent_internal.batch_item u
                              where u.tenant = _group.tenant and u.model = _group.model and u.model_id = _group.model_id
                                and u.batch_id is null and u.state = 'waiting'
-                             order by u.run_id limit _items for update skip locked) o
+                             order by u.run_id limit _most for update skip locked) o
                     window w as (order by o.run_id)) s;
             exit when _runs is null;
             insert into agent.batch (tenant, model, model_id, items, next_at)
@@ -413,6 +427,34 @@ end;
 $$;
 comment on function agent_internal.store_replies(bigint, bigint, jsonb) is 'Store replies of a batch that the caller has claimed';
 
+-- End a batch for which the provider has no room, and that it has not begun: its calls wait for smaller ones.
+create or replace function agent_internal.requeue_batch(_batch bigint, _lease bigint, _why text)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+as $$
+declare
+    _item agent_internal.batch_item;
+    _n    integer := 0;
+begin
+    perform agent_internal.hold_batch(_batch, _lease);
+    for _item in
+        update agent_internal.batch_item i set state = 'requeued', why = _why, body = null
+         where i.batch_id = _batch and i.state = 'waiting' returning *
+    loop
+        _n := _n + 1;
+        perform agent_internal.release_item(_item.run_id, _item.lease, _item.call);
+    end loop;
+    update agent.batch b
+       set state = 'ended', ended_at = agent_internal.now(), next_at = null, lease_expires_at = null, requeued = _n, error = _why
+     where b.id = _batch;
+    perform agent_internal.wake_replied();
+end;
+$$;
+comment on function agent_internal.requeue_batch(bigint, bigint, text) is 'End a batch for which the provider has no room: its calls wait for smaller ones';
+
 -- End a batch that the caller has claimed: runs that have no reply ask directly.
 --
 -- Args: _charged: whether the provider may have answered what has no reply: then it counts as reserved.
@@ -463,7 +505,7 @@ declare
 begin
     with due as (
         select r.id from agent_internal.batch_item i join agent.run r on r.id = i.run_id
-         where i.state in ('answered', 'unanswered') and r.state = 'waiting_retry' and r.next_attempt_at > agent_internal.now()
+         where i.state in ('answered', 'unanswered', 'requeued') and r.state = 'waiting_retry' and r.next_attempt_at > agent_internal.now()
            and r.error ? 'batch'  -- not a run that has taken it, and is retried
          order by r.id for no key update of r skip locked
     )
@@ -485,7 +527,7 @@ create or replace function agent_internal.prune_batches(_keep interval)
     set search_path = pg_catalog, pg_temp
 as $$
     update agent_internal.batch_item i set state = 'used', answer = null
-     where i.state in ('answered', 'unanswered')
+     where i.state in ('answered', 'unanswered', 'requeued')
        and exists (select from agent.step s where s.run_id = i.run_id and s.seq >= i.seq);
     delete from agent.batch b
      where b.ended_at < agent_internal.now() - _keep

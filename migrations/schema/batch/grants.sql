@@ -12,6 +12,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.is_in_batch(bigint, bigint, integer)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.postpone_batch(bigint, bigint, double precision, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.prune_batches(interval)', 'execute', '{runner}'),
+    ('function', 'agent_internal.requeue_batch(bigint, bigint, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.store_replies(bigint, bigint, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.submit_batch(bigint, bigint, text, double precision)', 'execute', '{runner}'),
     ('function', 'agent_internal.wake_replied()', 'execute', '{runner}');
@@ -28,6 +29,7 @@ insert into agent_internal.owner_function (function) values
     ('agent_internal.is_in_batch(bigint, bigint, integer)'),
     ('agent_internal.postpone_batch(bigint, bigint, double precision, text)'),
     ('agent_internal.prune_batches(interval)'),
+    ('agent_internal.requeue_batch(bigint, bigint, text)'),
     ('agent_internal.store_replies(bigint, bigint, jsonb)'),
     ('agent_internal.submit_batch(bigint, bigint, text, double precision)'),
     ('agent_internal.wake_replied()');

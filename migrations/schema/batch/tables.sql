@@ -9,6 +9,7 @@ create table agent.batch (
     answered         integer not null default 0 check (answered >= 0),
     unanswered       integer not null default 0 check (unanswered >= 0),
     unused           integer not null default 0 check (unused >= 0),
+    requeued         integer not null default 0 check (requeued >= 0),
     cost             numeric check (cost >= 0 and cost < 'infinity'),
     unused_cost      numeric check (unused_cost >= 0 and unused_cost < 'infinity'),
     attempts         integer not null default 0,  -- since the state changed
@@ -36,7 +37,7 @@ create table agent_internal.batch_item (
     seq        integer not null check (seq >= 0),  -- of the step that will have the reply
     batch_id   bigint,                             -- NULL: of none yet
     custom_id  text unique,                        -- at the provider
-    state      text not null default 'waiting' check (state in ('waiting', 'answered', 'unanswered', 'used')),
+    state      text not null default 'waiting' check (state in ('waiting', 'answered', 'unanswered', 'requeued', 'used')),
     lease      bigint not null,                    -- under which the call was reserved
     call       integer,                            -- number of the reservation; NULL: no budget counts it
     model      text not null,
@@ -57,4 +58,6 @@ create index batch_item_unbatched on agent_internal.batch_item (tenant, model, m
 
 create index batch_item_of_batch on agent_internal.batch_item (batch_id) where state = 'waiting';
 
-create index batch_item_replied on agent_internal.batch_item (run_id) where state in ('answered', 'unanswered');
+create index batch_item_replied on agent_internal.batch_item (run_id) where state in ('answered', 'unanswered', 'requeued');
+
+create index batch_requeued on agent.batch (tenant, model, id) where requeued > 0;

@@ -24,11 +24,13 @@ class BatchState:
         ended: all results that it will have are there.
         why: why calls may have no reply.
         places: where the results are.
+        full: the provider has no room for so many calls at present, and has begun none.
     """
 
     ended: bool
     why: str = ""
     places: tuple[str, ...] = ()
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

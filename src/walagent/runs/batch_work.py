@@ -154,6 +154,9 @@ class BatchWork:
         if not state.ended:
             await self._later(batch, None)
             return
+        if state.full and batch.items > 1:
+            await self._requeue(batch, state.why)
+            return
         async for replies in _chunks(made_of.results(state)):
             read = [_reply(line, made_of, model) for line in replies]
             async with self._pool.connection() as conn:
@@ -162,6 +165,12 @@ class BatchWork:
         await self._end(batch, state.why)
         log.info("batch.ended", batch=batch.id, model=batch.model, seconds=_age(batch).seconds)
         faults.hit("batch.ended")
+
+    async def _requeue(self, batch: Batch, why: str) -> None:
+        """Let the calls wait for smaller batches: directly, they would cost twice as much."""
+        async with self._pool.connection() as conn:
+            await batched_calls.requeue_batch(conn, batch, why)
+        log.warning("batch.requeued", batch=batch.id, items=batch.items, reason=why)
 
     # Wait, and end.
 

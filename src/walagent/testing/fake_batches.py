@@ -42,6 +42,7 @@ class FakeBatch:
     headers: Mapping[str, str]
     status: str = "in_progress"
     results: list[Body] | None = None
+    errors: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -55,6 +56,7 @@ class FakeBatches:
         status: with which batches end: completed, expired, cancelled or failed.
         answered: whether a call is answered before the batch ends.
         spoil: changes the lines of the results, such as their order.
+        room: calls of one batch, at most; a larger one fails as a whole.
         refuse: with which status the next submissions are refused; 0: none is.
         lose: the next submissions are taken, and their answers are lost.
     """
@@ -67,6 +69,7 @@ class FakeBatches:
     answered: Callable[[str], bool] = lambda _custom_id: True
     spoil: Callable[[FakeBatch, list[Body]], list[Body]] = lambda _batch, lines: lines[::-1]
     refuse: int = 0
+    room: int = _MOST
     lose: int = 0
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
@@ -126,6 +129,7 @@ class FakeBatches:
             "created_at": int(batch.made_at.timestamp()),
             "output_file_id": None,
             "error_file_id": None,
+            "errors": {"data": [{"code": each} for each in batch.errors]},
         }
         if batch.results is None:
             return view
@@ -228,6 +232,9 @@ class FakeBatches:
     def end(self, batch: FakeBatch) -> None:
         """End a batch: answer its calls, and charge for those that are answered."""
         batch.status = self.status
+        if len(batch.calls) > self.room:
+            batch.status, batch.errors, batch.results = "failed", ("token_limit_exceeded",), []
+            return
         is_openai = batch.path != "/v1/messages"
         write = _openai_line if is_openai else _anthropic_line
         lines: list[Body] = []

@@ -509,6 +509,40 @@ async def test_no_other_batch_is_taken_for_one_that_was_cut_off(
     assert await column(conn, "select provider_id from agent.batch") == [ours.id]
 
 
+async def test_calls_for_which_there_is_no_room_wait_for_smaller_batches(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Asked directly, they would cost twice as much; the limit is of all batches that wait."""
+    later = "update agent.batch set ended_at = ended_at - interval '6 minutes'"
+    async with desk(conn, dsn, runs=4, settings=", finish=after_call") as desk_:
+        desk_.provider.batches.room = 2
+        await desk_.wait(4)
+        await desk_.turn()
+        await desk_.turn()
+        assert await rows(conn, "select items, requeued from agent.batch") == [(4, 4)]
+        await desk_.d.until(
+            "select count(*) = 4 from agent_internal.batch_item where state = 'waiting'"
+        )
+        await desk_.turn()
+        assert await value(conn, "select count(*) from agent.batch") == 1  # not at once
+        await run_all(conn, later)
+        assert await desk_.ended() == ["succeeded"] * 4
+        await books_agree(conn, desk_.provider)
+    assert await column(conn, NOTES) == []
+    sizes = "select items from agent.batch order by id"
+    assert await column(conn, sizes) == [4, 2, 2]
+
+
+async def test_a_call_for_which_there_never_is_room_is_asked_directly(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """A batch of one cannot be smaller."""
+    async with desk(conn, dsn, runs=1, settings=", finish=after_call") as desk_:
+        desk_.provider.batches.room = 0
+        assert await desk_.ended() == ["succeeded"]
+    assert await column(conn, NOTES) == ["token_limit_exceeded"]
+
+
 async def test_tenants_share_no_batch(conn: AsyncConnection, dsn: str) -> None:
     """Each has submissions of its own."""
     async with desk(conn, dsn, runs=1, settings=", finish=after_call") as desk_:

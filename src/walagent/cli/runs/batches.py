@@ -20,13 +20,15 @@ from walagent.store.people import listings
 
 _COLUMNS: Final = (
     "id", "tenant", "model", "state", "provider_id", "items", "answered", "unanswered", "unused",
-    "cost", "unused_cost", "attempts", "error", "formed_at", "submitted_at", "ended_at",
+    "requeued", "cost", "unused_cost", "attempts", "error", "formed_at", "submitted_at", "ended_at",
 )  # fmt: skip
 
 
 def _why(row: Row) -> Iterable[Below]:
     if row["error"]:
         yield Below(str(row["error"]), "yellow")
+    if row["requeued"]:
+        yield Below(f"{row['requeued']} calls wait for smaller batches", "yellow")
     if row["unused"]:
         yield Below(f"{row['unused']} replies are charged and not used", "yellow")
 

@@ -30,6 +30,7 @@ T = TypeVar("T")
 _URL = "/v1/chat/completions"
 _MARK = "walagent"  # in the metadata of our batches
 _ENDED = {"completed", "failed", "expired", "cancelled"}
+_FULL = "token_limit_exceeded"  # of all batches that wait
 _PAGE = 100  # batches in one answer, the most
 _ID = re.compile(r"[\w.:-]{1,200}")  # a segment of a path
 _FAILURES = (OpenAIError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
@@ -103,7 +104,8 @@ class OpenAIBatches:
         files = (batch.get("output_file_id"), batch.get("error_file_id"))
         places = tuple(self._id_in({"id": each}) for each in files if each)
         why = "no result" if status == "completed" else status
-        return BatchState(ended=True, why=why, places=places)
+        full = status == "failed" and not places and _is_full(batch)
+        return BatchState(ended=True, why=_FULL if full else why, places=places, full=full)
 
     async def results(self, state: BatchState) -> AsyncIterator[BatchLine]:
         """Yield the lines of the files of a batch; see `Batches`."""
@@ -135,6 +137,11 @@ class OpenAIBatches:
         if not isinstance(found, str) or not _ID.fullmatch(found):
             raise no_answer(self._spec, "a batch or file without an ID")
         return found
+
+
+def _is_full(batch: Mapping[str, Json]) -> bool:
+    errors = as_array(as_object(batch.get("errors")).get("data"))
+    return any(as_object(each).get("code") == _FULL for each in errors)
 
 
 def _line(call: BatchCall) -> str:

@@ -76,6 +76,7 @@ class Batch:
     model: str
     model_id: str
     provider_id: str | None
+    items: int
     formed_at: datetime
     tried_at: datetime | None
     attempts: int
@@ -144,8 +145,8 @@ async def claim_batch(conn: Connection, lease: timedelta) -> Batch | None:
     """Claim a batch that is due; None: there is none."""
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute(
-        "select id, tenant, model, model_id, provider_id, formed_at, tried_at, attempts, lease"
-        " from agent_internal.claim_batch(_lease => %s) where id is not null",
+        "select id, tenant, model, model_id, provider_id, items, formed_at, tried_at, attempts,"
+        " lease from agent_internal.claim_batch(_lease => %s) where id is not null",
         [lease],
     )
     row = await cursor.fetchone()
@@ -230,6 +231,17 @@ async def store_replies(conn: Connection, batch: Batch, replies: Sequence[BatchR
     await conn.execute(
         "select agent_internal.store_replies(_batch => %s, _lease => %s, _replies => %s)",
         [batch.id, batch.lease, LossyJson([each.document for each in replies])],
+    )
+
+
+async def requeue_batch(conn: Connection, batch: Batch, why: str) -> None:
+    """End a batch for which there is no room: its calls wait for smaller ones.
+
+    Raises: as `hold_batch`.
+    """
+    await conn.execute(
+        "select agent_internal.requeue_batch(_batch => %s, _lease => %s, _why => %s)",
+        [batch.id, batch.lease, why],
     )
 
 
