@@ -19,6 +19,7 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--postmaster", type=int, required=True)
     parser.add_argument("--count", type=int, required=True, help="runs that are queued")
+    parser.add_argument("--batches", action="store_true", help="work on batches, too")
     parser.add_argument("--slots", type=int, default=20)
     options = parser.parse_args()
     write_log()
@@ -28,7 +29,7 @@ def main() -> None:
 async def _drain(options: argparse.Namespace) -> dict[str, object]:
     async with (
         await AsyncConnection.connect(options.url, autocommit=True) as conn,
-        open_worker(options.url, slots=options.slots) as worker,
+        open_worker(options.url, slots=options.slots, batches=options.batches) as worker,
     ):
         before_kb = rss_kb()
         meter = Meter(options.postmaster)

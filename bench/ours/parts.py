@@ -1,5 +1,6 @@
 """The daemon's parts, put together as `walagent.app` does, with its default settings."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -7,7 +8,7 @@ from io import StringIO
 from pathlib import Path
 
 from bench.sampling import Sampler
-from walagent.config import Replication, Workers
+from walagent.config import Batches, Replication, Workers
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
@@ -17,6 +18,7 @@ from walagent.models.limits import LimitSettings, ModelLimits
 from walagent.models.model import Model
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
 from walagent.replication.feed import Feed
+from walagent.runs.batch_work import BatchWork
 from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.runs.worker_models import Models
@@ -68,12 +70,17 @@ async def open_feed(url: str) -> AsyncGenerator[tuple[Feed, Intake]]:
 
 @asynccontextmanager
 async def open_worker(
-    url: str, *, slots: int, model_of: Callable[[str], Model] | None = None
+    url: str,
+    *,
+    slots: int,
+    model_of: Callable[[str], Model] | None = None,
+    batches: bool = False,
 ) -> AsyncGenerator[Worker]:
     """A worker with its own connections.
 
     Args:
         model_of: finds a model by its name; default the registry.
+        batches: work on batches, which are made and looked at without a pause.
     """
     settings = Workers(slots=slots)
     async with (
@@ -85,7 +92,12 @@ async def open_worker(
         limits = ModelLimits(LimitSettings(calls=slots))
         models = Models(specs, lambda spec: build_model(spec, environ=os.environ), limits)
         shop = agent_resources(pool, Toolbox(calls, {}), model_of or models, key)
+        pace = Batches(wait=0.5, poll=0.1)
+        work = BatchWork(pace, settings.lease, pool, models)
+        beside = asyncio.create_task(work.keep_working()) if batches else None
         yield Worker(
             WorkerSettings("bench", slots, settings.lease, settings.poll, settings.drain), shop
         )
+        if beside is not None:
+            beside.cancel()
         await models.aclose()

@@ -221,6 +221,7 @@ class ModelSpec:
     cache_min_tokens: int | None = None  # from which the provider caches the start of a prompt
     price_bands: tuple[PriceBand, ...] = ()  # by `above`, ascending
     flex_factor: float | None = None  # of all prices in the tier flex; None: there is no such tier
+    batch_factor: float | None = None  # of all prices in a batch; None: there are no batches
     tenant: str = ""  # that it belongs to; "": shared by all
     enabled: bool = True
 

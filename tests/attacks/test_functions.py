@@ -40,6 +40,7 @@ select p.oid::regproc::text, array(select t.typname::text
 _SIGNED = "does nothing without a signature of the daemon, which names run and tenant"
 _HELD = "agent_internal.check_holder(): a run of a question of the caller, in its tenant"
 SAFE = {
+    "agent_internal.is_in_batch": "of the runs of that tenant, says whether a call is in a batch",
     "agent_internal.own_triggers": "says where the caller is, and nothing else",
     "agent_internal.readable_part": "gives what it is given, and reads the catalog alone",
     "agent_signed.admit_call": _SIGNED,

@@ -22,7 +22,7 @@ WHO = {"agent.tenant", "agent.principal", "agent.role_grant", "agent.token", "ag
 # Tables of which those who see runs see all rows, and nobody else one.
 WHOLE = {
     "agent.saved_filter", "agent.issue", "agent.dataset", "agent.dataset_case", "agent.evaluation",
-    "agent.evaluation_case",
+    "agent.evaluation_case", "agent.batch",
 }  # fmt: skip
 POLICIES = """
 select p.polrelid::regclass::text, p.polname, pg_get_expr(p.polqual, p.polrelid)

@@ -25,7 +25,7 @@ from walagent.models.limits import ModelLimits
 from walagent.models.script import Answer, call
 from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.runs.worker_models import Models
-from walagent.store import shared_calls
+from walagent.store.calls import shared_calls
 
 CAPABILITIES = ("runner", "viewer", "developer", "approver", "asker", "member")
 CLOSE = call("update_row", status="closed")

@@ -27,7 +27,7 @@ create table agent.agent (
     four_eyes           boolean,
     fallback            text,
     reuse               interval check (reuse > '0'),
-    tier                text not null default 'standard' check (tier in ('standard', 'flex')),
+    tier                text not null default 'standard' check (tier in ('standard', 'flex', 'batch')),
     primary key (tenant, name),
     foreign key (model_scope, model) references agent.model,
     constraint has_model check (num_nonnulls(model, persona) > 0),

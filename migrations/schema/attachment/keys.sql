@@ -21,7 +21,7 @@ as $$
         ('examples', 'agent', 'examples', '[]'::jsonb, null::text[], true, 'must be a list'),
         ('parameters', 'agent', 'parameters', '{}'::jsonb, null::text[], true, 'must be a mapping'),
         ('fallback', 'agent', 'fallback', null::jsonb, null::text[], false, 'must be a string that is not empty'),
-        ('tier', 'agent', 'tier', '"standard"'::jsonb, '{standard,flex}'::text[], true, 'must be standard or flex'),
+        ('tier', 'agent', 'tier', '"standard"'::jsonb, '{standard,flex,batch}'::text[], true, 'must be standard, flex or batch'),
         ('reuse', 'agent', 'reuse', null::jsonb, null::text[], true, 'must be a time such as 30s, 2 minutes or 7 days'),
         ('max_steps', 'agent', 'max_steps', '20'::jsonb, null::text[], true, 'must be an integer greater than 0'),
         ('max_tokens', 'agent', 'max_tokens', null::jsonb, null::text[], true, 'must be an integer greater than 0'),

@@ -5,7 +5,8 @@
 -- nothing is locked during the call.  If no budget applies, none of this is called.
 --
 -- A reservation belongs to one lease of a run.  It is released if the call fails without a reply, when the run's next attempt
--- reserves, or when agent_internal.tick() finds that the lease is lost.
+-- reserves, or when agent_internal.tick() finds that the lease is lost; that of a call in a batch stays until the batch has
+-- its reply.
 
 -- Start and end of the period of *_at*; NULL for total.
 create or replace function agent_internal.period_start(_period text, _at timestamptz)
@@ -44,11 +45,13 @@ as $$
 begin
     perform from agent_internal.budget_use
       where budget_id in (select budget_id from agent.spend
-                           where run_id = _run and settled_at is null and (lease is distinct from _but_lease or call = _call))
+                           where run_id = _run and settled_at is null and (lease is distinct from _but_lease or call = _call)
+                             and not agent_internal.is_in_batch(run_id, lease, call))
       order by budget_id for no key update;
     with gone as (
         delete from agent.spend
          where run_id = _run and settled_at is null and (lease is distinct from _but_lease or call = _call)
+           and not agent_internal.is_in_batch(run_id, lease, call)
         returning budget_id, reserved_cost, reserved_tokens
     ), of_budget as (
         select budget_id, sum(reserved_cost) as cost, sum(reserved_tokens) as tokens from gone group by 1
@@ -100,6 +103,7 @@ begin
          where s.settled_at is null and s.budget_id = any (_budgets)
            and not exists (select from agent.run r
                             where r.id = s.run_id and r.lease = s.lease and r.lease_expires_at is not null)
+           and not agent_internal.is_in_batch(s.run_id, s.lease, s.call)
         returning s.budget_id, s.reserved_cost, s.reserved_tokens
     ), of_budget as (
         select budget_id, sum(reserved_cost) as cost, sum(reserved_tokens) as tokens from lost group by 1

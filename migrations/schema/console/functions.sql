@@ -156,7 +156,7 @@ as $$
 declare
     _part text;
 begin
-    foreach _part in array '{reader,slots,attachments,canaries,runs,gaps,budgets,issues,approvals}'::text[] loop
+    foreach _part in array '{reader,slots,attachments,canaries,runs,batches,gaps,budgets,issues,approvals}'::text[] loop
         begin
             -- Times that clients cannot show would keep them from all that is shown.
             return query execute format(

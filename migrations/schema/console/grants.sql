@@ -14,6 +14,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent_internal.present_counts', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.problem_of_approvals', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.problem_of_attachments', 'select', '{runner,viewer}'),
+    ('table', 'agent_internal.problem_of_batches', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.problem_of_budgets', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.problem_of_canaries', 'select', '{runner,viewer}'),
     ('table', 'agent_internal.problem_of_gaps', 'select', '{runner,viewer}'),

@@ -297,6 +297,17 @@ create or replace view agent_internal.problem_of_runs (urgency, kind, tenant, su
       from agent_internal.present_counts f where f.workers = 0 and f.pending > 0;
 comment on view agent_internal.problem_of_runs is 'Problems: runs';
 
+-- Providers promise a day.
+create or replace view agent_internal.problem_of_batches (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
+    select 3, 'batch', b.tenant, b.id::text,
+           pg_catalog.format('Batch %s of model %s has waited for %s hours', b.id, b.model,
+                             pg_catalog.floor(extract(epoch from agent_internal.now() - b.formed_at) / 3600)),
+           case when b.state = 'forming' then 'It is not submitted' else pg_catalog.format('It is submitted, as %s', b.provider_id) end
+               || coalesce(': ' || pg_catalog.left(b.error, 200), '') || '. After 26 hours its calls are made directly.',
+           'walagent runs batches', b.formed_at
+      from agent.batch b where b.state <> 'ended' and b.formed_at < agent_internal.now() - interval '24 hours';
+comment on view agent_internal.problem_of_batches is 'Problems: batches that take longer than a day';
+
 create or replace view agent_internal.problem_of_gaps (urgency, kind, tenant, subject, text, detail, fix, since) with (security_invoker = on) as
     select 2, 'gap', 'default', null, pg_catalog.format('%s %s for a decision', f.gaps, case when f.gaps = 1 then 'gap waits' else 'gaps wait' end),
            'Changes may not have been read.', 'walagent wal resync', (select min(g.found_at) from agent.gap g where g.resolved_at is null)

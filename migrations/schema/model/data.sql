@@ -79,3 +79,6 @@ update agent.model
    set flex_factor = 0.5
  where name in ('gpt-6-astra', 'gpt-6-sol', 'gpt-6-luna', 'gpt-5.6-sol', 'gpt-5.6-terra', 'gpt-5.6-luna', 'gpt-5.5', 'gpt-5.4',
                 'gpt-5.4-mini', 'gpt-5.4-nano', 'gpt-5.2', 'gpt-5.1', 'gpt-5', 'gpt-5-mini', 'gpt-5-nano', 'o4-mini', 'o3');
+
+-- Models whose providers take batches, at half of all prices.
+update agent.model set batch_factor = 0.5 where provider = 'anthropic' or provider = 'openai' and base_url is null;

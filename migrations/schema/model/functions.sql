@@ -151,11 +151,11 @@ as $$
 declare
     _model constant agent.model := agent_internal.model_of(_agent.tenant, _agent.model);
 begin
-    if _agent.tier = 'flex' and _model.flex_factor is null then
-        raise exception 'tier: model "%" of provider "%" has no tier "flex"', _model.name, _model.provider
+    if _agent.tier = 'flex' and _model.flex_factor is null or _agent.tier = 'batch' and _model.batch_factor is null then
+        raise exception 'tier: model "%" of provider "%" has no tier "%"', _model.name, _model.provider, _agent.tier
             using errcode = 'WA014',
-                  hint = 'Use the tier standard, or set flex_factor of the model if its provider has the tier.';
-    elsif _agent.tier = 'flex' and _agent.parameters ? 'service_tier' then
+                  hint = format('Use the tier standard, or set %s_factor of the model if its provider has the tier.', _agent.tier);
+    elsif _agent.tier <> 'standard' and _agent.parameters ? 'service_tier' then
         raise exception 'tier: the parameter service_tier of agent "%" sets it, too', _agent.name
             using errcode = 'WA014', hint = 'Remove service_tier from the parameters of model, persona and agent.';
     end if;

@@ -21,10 +21,12 @@ create table agent.model (
             jsonb_typeof(price_bands) = 'array'
             and not jsonb_path_exists(price_bands, '$[*] ? (!(@.above >= 0 && @.input_price >= 0 && @.output_price >= 0))')),
     flex_factor        numeric check (flex_factor > 0 and flex_factor <= 1),
+    batch_factor       numeric check (batch_factor > 0 and batch_factor <= 1),
     tenant             text collate "C" default case when not agent_internal.all_tenants() then agent.current_tenant() end references agent.tenant,
     scope              text collate "C" generated always as (coalesce(tenant, '')) stored,
     primary key (scope, name),
     constraint provider_has_tiers check (flex_factor is null or provider not in ('anthropic', 'embedded')),
+    constraint provider_has_batches check (batch_factor is null or provider not in ('embedded', 'scripted')),
     constraint holds_no_key check (
     agent_internal.no_key(base_url, 'base_url') and agent_internal.no_key(credential, 'credential')
     and agent_internal.no_key(parameters::text, 'parameters'))

@@ -92,6 +92,7 @@ as $$
                         where v.attachment_id = q.attachment_id and v.active_until is null);
     select agent_internal.prune_issues(_keep);
     select agent_internal.prune_evaluations(_keep);
+    select agent_internal.prune_batches(_keep);
     select agent.prune_memory(_keep);
 $$;
 comment on function agent_internal.prune_rest(interval) is 'Remove stopped workers, the state of finished backfills, and queues of detached attachments';

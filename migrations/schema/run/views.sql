@@ -58,7 +58,7 @@ create or replace view agent.broken_invariant with (security_invoker = on) as
     select 'a reservation of a lost lease was not released', format('run %s, budget %s, since %s', s.run_id, s.budget_id, s.reserved_at)
       from agent.spend s left join agent.run r on r.id = s.run_id
      where s.settled_at is null and s.reserved_at < agent_internal.now() - interval '5 minutes'
-       and (r.lease <> s.lease or r.lease_expires_at is null);
+       and (r.lease <> s.lease or r.lease_expires_at is null) and not agent_internal.is_in_batch(s.run_id, s.lease, s.call);
 comment on view agent.broken_invariant is 'Violated promises; empty unless there is a bug';
 comment on column agent.broken_invariant.rule is 'What is violated';
 comment on column agent.broken_invariant.detail is 'Where';

@@ -1,7 +1,7 @@
 -- Equal first calls of runs share one reply, where the agent says for how long.
 --
 -- A run that finds no equal call begins one, and asks its model.  Later ones have the reply, or wait until it is there or the
--- run that asks no longer holds its lease: then the next one asks.  Nothing is written when the reply arrives: it is
+-- run that asks neither holds its lease nor waits for a batch: then the next one asks.  Nothing is written when the reply arrives: it is
 -- shared as soon as it is a step.
 --
 -- Lock order: a run, then a row of shared_call.  A transaction that has locked that row locks no run but with SKIP LOCKED.
@@ -101,8 +101,8 @@ begin
         null;
     elsif found and agent_internal.is_shareable(_call.run_id, _reply, _definition) then
         return jsonb_build_object('run', _call.run_id, 'content', _reply);
-    elsif not found and _of.lease = _call.lease and _of.lease_expires_at is not null then
-        _wait := greatest(extract(epoch from _of.lease_expires_at - _now), 1) + random();
+    elsif not found and (_of.lease = _call.lease and _of.lease_expires_at is not null or agent_internal.awaits_batch(_of)) then
+        _wait := coalesce(greatest(extract(epoch from _of.lease_expires_at - _now), 1), 900) * (1 + random() / 10);
         insert into agent_internal.shared_wait (run_id, of_run, tenant) values (_run, _call.run_id, _own.tenant);
         perform agent_internal.park_locked(
             _run, 'waiting_retry', _wait * interval '1 second', true,

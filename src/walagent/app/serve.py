@@ -30,6 +30,7 @@ from walagent.message import ModelSpec
 from walagent.models import make_model
 from walagent.models.limits import LimitSettings, ModelLimits
 from walagent.outbox.slack import Press, SocketMode
+from walagent.runs.batch_work import BatchWork
 from walagent.runs.tools.query_tool import LIMITS
 from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
@@ -110,8 +111,10 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             tools_dsn=logins.tools_dsn,
             outgoing=outgoing(config, Environment.of_process()),
         )
-        worker = Worker(_worker_settings(config, name), resources)
-        daemon = _Daemon(config, logins, hooks, systemd, worker, models, name, clients)
+        own = config.workers
+        worker = Worker(WorkerSettings(name, own.slots, own.lease, own.poll, own.drain), resources)
+        batches = BatchWork(config.batches, config.workers.lease, pool, models)
+        daemon = _Daemon(config, logins, hooks, systemd, worker, models, batches, name, clients)
         if reading:
             daemon.read()
         try:
@@ -171,11 +174,6 @@ def _toolbox(
     )
 
 
-def _worker_settings(config: Config, name: str) -> WorkerSettings:
-    workers = config.workers
-    return WorkerSettings(name, workers.slots, workers.lease, workers.poll, workers.drain)
-
-
 def _reading(config: Config) -> ReadLimits:
     """Return the limits of SQL that models write, those of questions."""
     ask = config.ask
@@ -208,6 +206,7 @@ class _Daemon:
     systemd: Systemd
     worker: Worker
     models: Models
+    batches: BatchWork
     name: str
     clients: "Clients | None"
     reader: "Reader | None" = None
@@ -254,6 +253,7 @@ class _Daemon:
                     ("watchdog", Watchdog(self.systemd, self._turning, self.health).run()),
                     ("reload", self._reloads(signals)),
                     ("registry", self._follow_registry()),
+                    ("batches", self.batches.keep_working()),
                     ("audit", log_heads(self.logins.dsn, self.config.audit.head_every)),
                     ("garbage", keep_collecting()),
                     ("problems", self.health.problems.watch(self.logins.dsn)),

@@ -27,6 +27,15 @@ POINTS = (
     "run.finished",  # the end is recorded, uncommitted or about to be reported
     "run.committed",
 )
+BATCH_POINTS = (  # which only runs of the tier batch pass
+    "batch.formed",  # a batch is durable, nothing of it is submitted
+    "batch.submitting",
+    "batch.taken",  # the provider has it, its ID is only in memory
+    "batch.submitted",  # the ID is stored
+    "batch.fetched",  # some of the results are stored
+    "batch.ended",  # all of them
+)
+KNOWN = (*POINTS, *BATCH_POINTS)
 
 
 class Crash(BaseException):
@@ -98,8 +107,8 @@ def arm_from_environment() -> None:
 
 def _set(point: str, skip: int, mode: str | Callable[[], None]) -> None:
     global _mode  # noqa: PLW0603 - one process has one armed fault
-    if point not in POINTS:
-        raise ValueError(f'unknown fault point "{point}"; known: {", ".join(POINTS)}')
+    if point not in KNOWN:
+        raise ValueError(f'unknown fault point "{point}"; known: {", ".join(KNOWN)}')
     if not callable(mode) and mode not in {"crash", "kill", "error", "stall", "freeze"}:
         raise ValueError(f'unknown fault mode "{mode}"')
     _mode = mode

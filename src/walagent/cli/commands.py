@@ -114,6 +114,7 @@ _RUNS: Final = Group(
         _REVERT,
         Command("corrections", "runs.corrections", "List what others changed of agents' writes."),
         Command("resolve", "approvals", "Resolve a call whose outcome is unknown."),
+        Command("batches", "runs.batches", "List batches of calls."),
         Command("cost", "runs.cost", "Add up tokens and cost of model calls."),
     ),
 )

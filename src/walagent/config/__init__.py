@@ -26,7 +26,6 @@ from walagent.config.sections import (
     Retention,
     Search,
     Sync,
-    Workers,
 )
 from walagent.config.tool_sections import (
     HttpHostEntry,
@@ -35,12 +34,14 @@ from walagent.config.tool_sections import (
     McpToolEntry,
     ToolSettings,
 )
+from walagent.config.work_sections import Batches, Workers
 
 __all__ = [
     "AgentEntry",
     "AskSettings",
     "Attach",
     "AttachmentEntry",
+    "Batches",
     "BudgetEntry",
     "Changes",
     "Config",

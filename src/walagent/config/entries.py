@@ -95,6 +95,9 @@ class ModelEntry(Part):
     flex_factor: Annotated[float, Field(gt=0, le=1)] | None = None
     """What all prices are multiplied by in the tier `flex`; only for providers that have it.
     Default: as registered."""
+    batch_factor: Annotated[float, Field(gt=0, le=1)] | None = None
+    """What all prices are multiplied by in the tier `batch`; only for providers that have it.
+    Default: as registered."""
     reasons: bool | None = None
     """`true`: it reasons before it answers, and its default output limit is higher.  Default: as
     registered."""
@@ -293,9 +296,10 @@ class AgentEntry(Part):
     """Sent with every request; they override the model's."""
     fallback: Name | None = None
     """The model that is asked if `model` does not answer or refuses.  Default: none."""
-    tier: Literal["standard", "flex"] = "standard"
+    tier: Literal["standard", "flex", "batch"] = "standard"
     """`flex`: calls cost less and take longer, if the provider has this tier; if it has no
-    capacity, `standard` is asked.  An attempt then has at least 1,800 seconds."""
+    capacity, `standard` is asked.  An attempt then has at least 1,800 seconds.  `batch`: runs wait
+    up to a day for their replies."""
     reuse: Duration | None = None
     """Equal first calls of runs of a version within this time share one reply; the model does not
     see the key of the row.  Default: each run has its own."""

@@ -28,9 +28,9 @@ from walagent.config.sections import (
     Retention,
     Retrieval,
     Sync,
-    Workers,
 )
 from walagent.config.tool_sections import HttpToolEntry, McpServerEntry, ToolSettings
+from walagent.config.work_sections import Batches, Workers
 from walagent.config.workflows import WorkflowEntry, WorkflowName
 from walagent.domain.tool_spec import TOOL_NAME, is_tool_name, mcp_tool_name
 
@@ -42,6 +42,7 @@ class Config(Part):
     replication: Replication = Replication()
     changes: Changes = Changes()
     workers: Workers = Workers()
+    batches: Batches = Batches()
     retention: Retention = Retention()
     http: Http = Http()
     sync: Sync = Sync()

@@ -89,21 +89,6 @@ class Retention(Part):
     """Interval between removals."""
 
 
-class Workers(Part):
-    """How runs are executed."""
-
-    slots: int = Field(default=100, ge=1, le=100_000)
-    """Concurrent runs of this process."""
-    lease: Seconds = 30.0
-    """Time without a heartbeat after which another worker takes over a run."""
-    poll: Seconds = 5.0
-    """Interval at which the queue and the clock are checked without a notification."""
-    drain: Seconds = 20.0
-    """Time that runs can continue after a stop signal."""
-    connections: int = Field(default=10, ge=1, le=1000)
-    """Database connections of the workers; a run holds none during a model call."""
-
-
 class Search(Part):
     """Web search for questions; the provider receives the words."""
 

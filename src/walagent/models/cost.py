@@ -18,6 +18,7 @@ _AROUND_EACH = 32
 _AROUND_ALL = 1_500
 _AS_SENT: Final = ToolRules(most_tools=None)
 FLEX: Final = "flex"
+BATCH: Final = "batch"
 LEAST_OUTPUT: Final = 256  # tokens; with fewer, few replies are whole
 
 
@@ -44,8 +45,8 @@ def cost_of(usage: Usage, spec: ModelSpec, tier: str = "") -> Decimal | None:
         if tokens and price is None:
             return None
         total += tokens * _decimal(price)
-    flex = spec.flex_factor is not None and tier == FLEX
-    return total / _MILLION * (_decimal(spec.flex_factor) if flex else 1)
+    factor = {FLEX: spec.flex_factor, BATCH: spec.batch_factor}.get(tier)
+    return total / _MILLION * (1 if factor is None else _decimal(factor))
 
 
 def worst_case_cost(request: Request, spec: ModelSpec) -> Decimal | None:

@@ -27,6 +27,7 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import ModelSpec, Reply, Request
+from walagent.models.batches import Batches, batches_of
 from walagent.models.cost import FLEX
 from walagent.models.model import Model
 from walagent.models.replies import storable_reply
@@ -317,6 +318,11 @@ class LimitedModel:
     def spec(self) -> ModelSpec:
         """The registry's row for this model."""
         return self.model.spec
+
+    @property
+    def batches(self) -> Batches | None:
+        """Those of the model, which the limits of calls do not count."""
+        return batches_of(self.model)
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; the request's timeout begins when the call has its place."""

@@ -27,6 +27,7 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import Json, ModelSpec, Reply, Request
+from walagent.models.batches import Batches
 from walagent.models.cost import cost_of
 from walagent.moves import (
     Act,
@@ -44,6 +45,7 @@ from walagent.moves import (
     Wait,
     fail,
 )
+from walagent.runs.batching import Batching, reply_in
 from walagent.runs.metering import agent_of, count_usage
 from walagent.runs.model_calls import ModelCalls, as_float, in_tier
 from walagent.runs.reservation import Reservations
@@ -52,9 +54,10 @@ from walagent.runs.sharing import Sharing
 from walagent.runs.step_log import StepLog
 from walagent.runs.tools.admission import ApprovalNeeded
 from walagent.store import runs
+from walagent.store.calls.batched_calls import FromBatch
+from walagent.store.calls.shared_calls import Shared
 from walagent.store.errors import translating
 from walagent.store.runs import NewStep, Record
-from walagent.store.shared_calls import Shared
 from walagent.telemetry import metrics
 
 T = TypeVar("T")
@@ -85,6 +88,7 @@ class Executor:
         self._calls = ModelCalls(resources, run, self.log, self.reservations, self._kind.patience)
         self.log.asks = self._calls.ask_for_tool
         self.sharing = Sharing(resources, self.log)
+        self._batching = Batching(resources, self.log)
         self.due: float | None = None  # seconds after which the run can be claimed again
         self.ended: End | None = None
         self.unblocked = False  # whether the end of this run made another one claimable
@@ -161,6 +165,11 @@ class Executor:
         shared = await self.sharing.find(self._run, prompt, model.spec) if alone else None
         if shared is not None:
             return await self._reuse(shared, prompt)
+        batches = self._batching.of(self._run, prompt, model) if alone else None
+        if batches is not None:
+            found = await self._batching.find(self._run, number)
+            if found is not None:
+                return await self._answered_in_batch(found, batches, prompt, model.spec)
         self._watch(Asking(prompt))
         await self._calls.pace()
         rendered = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
@@ -168,10 +177,13 @@ class Executor:
         specs = [each.spec for each in (model, *others)]
         reserved = await self.reservations.reserve(number, specs, request)
         request = reserved.request
+        call = number if reserved.counted else None
+        if batches is not None:
+            await self._batching.wait(self._run, number, call, model.spec, batches, request)
+            return RunState.WAITING_RETRY
         with self._resources.replies.writing(self._run) as live:
             faults.hit("model.asking")
             started = time.monotonic()
-            call = number if reserved.counted else None
             reply = await self._calls.answer(model, request, call, live)
             faults.hit("model.answered")
             cost = cost_of(reply.usage, model.spec, reply.tier)
@@ -198,6 +210,28 @@ class Executor:
             step = self.sharing.step_of(shared)
             reply = reply_from_json(step.content)
             return await self._keep(_Answer(prompt, reply, step, None), may_end=True)
+
+    async def _answered_in_batch(
+        self, found: FromBatch, batches: Batches, prompt: Prompt, model: ModelSpec
+    ) -> RunState | None:
+        """Record the reply of a batch, which is charged already; without one, ask directly."""
+        if found.wait:
+            return RunState.WAITING_RETRY
+        request = await self._kind.decider.render(self._run, self.log.steps, prompt, model)
+        reply = reply_in(found, batches, request)
+        if isinstance(reply, Note):
+            state = await self._carry_out(reply)
+        else:
+            cost = cost_of(reply.usage, model, reply.tier)
+            count_usage(self._agent, model.name, reply.usage, cost)
+            content = self._content(prompt, request, reply, model) | {"batch": found.batch}
+            async with self.log.recording:
+                seq = self.log.seq
+                step = NewStep(seq, StepKind.REPLY, content, reply.usage, as_float(cost))
+                state = await self._keep(_Answer(prompt, reply, step, None), may_end=True)
+            await self._batching.used(self._run, seq)
+        await self.sharing.end()
+        return state
 
     def _content(
         self, prompt: Prompt, request: Request, reply: Reply, model: ModelSpec

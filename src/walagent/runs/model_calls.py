@@ -19,7 +19,7 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import Message, ModelSpec, Reply, Request, Text, Usage
-from walagent.models.cost import cost_of
+from walagent.models.cost import FLEX, cost_of
 from walagent.models.model import Model
 from walagent.moves import Note, Prompt, ToolReply, ToolRequest
 from walagent.runs.error_policy import why_fall_back, why_standard
@@ -69,7 +69,7 @@ class ModelCalls:
         """Return the note that another tier or model is asked from now on; None: none is."""
         claim, attended = self.run.claim, self._attended
         model = prompt.model or self.run.agent.model
-        if prompt.tier and (why := why_standard(error, claim, attended=attended)):
+        if prompt.tier == FLEX and (why := why_standard(error, claim, attended=attended)):
             log.warning("model.fell_back", model=f"{model} ({prompt.tier})", to=model, reason=why)
             return standard_tier(prompt.tier, why)
         why = why_fall_back(error, claim, attended=attended)
@@ -161,7 +161,7 @@ def as_float(cost: Decimal | None) -> float | None:
 
 
 def in_tier(request: Request, prompt: Prompt, model: ModelSpec) -> Request:
-    """Ask for the tier of a prompt, which takes longer, if the model has it."""
-    if not prompt.tier or model.flex_factor is None:
+    """Ask for the tier flex, which takes longer, if a prompt says so and the model has it."""
+    if prompt.tier != FLEX or model.flex_factor is None:
         return request
     return replace(request, tier=prompt.tier, timeout=max(request.timeout, _FLEX_TIMEOUT))

@@ -10,7 +10,8 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.store import pruning, shared_calls
+from walagent.store import pruning
+from walagent.store.calls import shared_calls
 from walagent.store.errors import translating
 from walagent.telemetry import metrics
 from walagent.telemetry.log import log

@@ -16,9 +16,9 @@ from walagent.message import Json, ModelSpec, Request, Usage
 from walagent.moves import Prompt
 from walagent.runs.resources import Resources
 from walagent.runs.step_log import StepLog
-from walagent.store import shared_calls
+from walagent.store.calls import shared_calls
+from walagent.store.calls.shared_calls import Shared
 from walagent.store.runs import NewStep
-from walagent.store.shared_calls import Shared
 
 _NO_MARK = "\0"  # in no row: JSON escapes it
 

@@ -162,7 +162,7 @@ async def _read_models(conn: Connection, statement: LiteralString) -> list[Model
 def _model(row: dict[str, Any]) -> ModelSpec:
     row["tenant"] = row.pop("scope")
     prices = ("input_price", "cached_input_price", "cache_write_price", "output_price")
-    for price in (*prices, "flex_factor"):
+    for price in (*prices, "flex_factor", "batch_factor"):
         row[price] = None if row[price] is None else float(row[price])
     row["timeout"] = float(row.pop("timeout_seconds"))
     row["price_bands"] = tuple(_price_band(band) for band in row["price_bands"])

@@ -19,10 +19,12 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.message import Json, ModelSpec, Request, Usage
+from walagent.models.cost import BATCH
 from walagent.models.registry import find_provider, providers
 from walagent.models.replies import as_object
 from walagent.models.script import USAGE, Answer, Fault, Rule, Script
 from walagent.models.wire_format import Body, WireError, WireFormat, need
+from walagent.testing.fake_batches import FakeBatches
 from walagent.testing.http_server import HttpServer, Incoming, Outgoing
 
 KEY = "fake-key"  # the key that it accepts
@@ -56,6 +58,7 @@ class FakeProvider:
         keep: keep the requests; a benchmark sends too many.
 
     Attributes:
+        batches: those that were submitted, and how they end.
         requests: number of requests, including those with an invalid key.
         key: the only valid key; change it to invalidate the previous one.
     """
@@ -73,6 +76,7 @@ class FakeProvider:
         self._server = HttpServer(self._answer)
         self._formats = {wire.path: wire for wire in wire_formats().values()}
         self._keep = keep
+        self.batches = FakeBatches(self._answer_call)
         self.received: list[Received] = []
         self.requests = 0
         self.key = KEY
@@ -140,6 +144,8 @@ class FakeProvider:
 
     async def _answer_one(self, incoming: Incoming) -> Outgoing:
         self.requests += 1
+        if (about_batches := self._batches(incoming)) is not None:
+            return about_batches
         wire = self._formats.get(incoming.path.partition("?")[0])
         if wire is None or incoming.method != "POST":
             return Outgoing(404, json.dumps({"error": f"no such path: {incoming.path}"}).encode())
@@ -155,6 +161,31 @@ class FakeProvider:
         self._remember(Received(incoming.path, incoming.headers, body, request))
         await asyncio.sleep(self._script.latency)
         return self._follow_script(wire, request, body)
+
+    def _batches(self, incoming: Incoming) -> Outgoing | None:
+        """Answer a request about batches; None: it is about none."""
+        wires = self._formats.values()
+        if not any(wire.has_key(incoming.headers, self.key) for wire in wires):
+            return None  # as to any other request
+        return self.batches.take(incoming)
+
+    def _answer_call(self, path: str, body: Body, headers: Mapping[str, str]) -> tuple[int, Body]:
+        """Answer a call of a batch, as if it had been made alone."""
+        wire = self._formats[path]
+        try:
+            request = wire.read(body, headers)
+        except WireError as error:
+            return 400, wire.write_error(Fault(status=400), str(error))
+        request = replace(request, tier=BATCH)
+        self._remember(Received(path, headers, body, request))
+        try:
+            answer = self._script.answer_to(request)
+        except WalagentError as error:
+            fault = _as_fault(error)
+            return fault.status, wire.write_error(fault, str(error))
+        if isinstance(answer, Fault):
+            return answer.status, wire.write_error(answer, answer.message or "scripted failure")
+        return 200, wire.write(answer, body)
 
     def _follow_script(self, wire: WireFormat, request: Request, body: Body) -> Outgoing:
         try:

@@ -20,7 +20,8 @@ from walagent.models.script import Answer, call, in_turn
 from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.runs.pruning import forget
 from walagent.runs.worker_models import Models
-from walagent.store import runs, shared_calls
+from walagent.store import runs
+from walagent.store.calls import shared_calls
 from walagent.store.people import listings
 from walagent.store.runs import Spent
 

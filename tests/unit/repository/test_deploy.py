@@ -14,7 +14,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from walagent.config.sections import Http, Workers
+from walagent.config.sections import Http
+from walagent.config.work_sections import Workers
 
 ROOT = Path(__file__).parents[3]
 UNIT = ROOT / "deploy" / "systemd" / "walagent.service"

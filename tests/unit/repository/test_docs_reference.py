@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined
 from tests.docs_generated import command_of
 from tests.docs_pages import ROOT, code, rows, section, sections
 from walagent import errors
-from walagent.base.faults import POINTS
+from walagent.base.faults import KNOWN
 from walagent.cli.commands import COMMANDS, Group, walk
 from walagent.cli.exit_codes import exit_code
 from walagent.config import (
@@ -229,4 +229,4 @@ def test_every_metric_is_documented() -> None:
 def test_every_fault_point_is_in_the_architecture() -> None:
     """What happens at each kind of crash is told for every named point."""
     text = Path(ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    assert [point for point in POINTS if f"`{point}`" not in text] == []
+    assert [point for point in KNOWN if f"`{point}`" not in text] == []

@@ -10,6 +10,7 @@ from anthropic import DefaultAsyncHttpxClient as HttpClient
 from walagent.errors import ConfigError, WalagentError
 from walagent.message import Json, ModelSpec, Reply, Request
 from walagent.models.anthropic import API, streamed_body
+from walagent.models.anthropic.message_batches import AnthropicBatches
 from walagent.models.anthropic.request_body import TOOLS, body_of
 from walagent.models.anthropic.response_body import reply_of
 from walagent.models.clients import Shards, address, http_options, is_stream, timeouts
@@ -17,7 +18,7 @@ from walagent.models.credentials import Secrets, find_endpoint
 from walagent.models.error_bodies import decoded
 from walagent.models.errors import Failure
 from walagent.models.exchange import failure_of, refused, unreadable, values
-from walagent.models.tool_schemas import presented
+from walagent.models.tool_schemas import Presented, presented
 
 _PATH = "/v1/messages"
 # What the type of an error means, whose answer began with status 200.
@@ -73,6 +74,10 @@ class AnthropicModel:
         except _FAILURES as error:
             # Not chained: the SDK's text and its traceback repeat the request.
             raise self._refused(failure_of(error, self._endpoint), request) from None
+        return self._read(answer, asked)
+
+    def _read(self, answer: Json, asked: Presented) -> Reply:
+        request = asked.request
         if not isinstance(answer, dict):
             raise unreadable(answer, self._spec, self._endpoint)
         if "error" in answer:
@@ -80,6 +85,20 @@ class AnthropicModel:
             failure = replace(failure, status=failure.status or _STATUS.get(failure.code))
             raise self._refused(failure, request)
         return asked.read(reply_of(answer, self._spec, request))
+
+    @property
+    def batches(self) -> AnthropicBatches:
+        """Its batches."""
+
+        def body_of_call(request: Request) -> Json:
+            return body_of(presented(request, TOOLS).request, self._spec)
+
+        def reply_of_call(answer: Json, request: Request) -> Reply:
+            return self._read(answer, presented(request, TOOLS))
+
+        return AnthropicBatches(
+            self._spec, self._endpoint, self._clients, body_of_call, reply_of_call
+        )
 
     async def aclose(self) -> None:
         """Give connections back."""

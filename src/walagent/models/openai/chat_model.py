@@ -15,8 +15,9 @@ from walagent.models.error_bodies import decoded
 from walagent.models.errors import Failure
 from walagent.models.exchange import failure_of, refused, unreadable, values
 from walagent.models.openai import API, calls_by_schema, request_body, response_body, streamed_body
+from walagent.models.openai.batch_files import OpenAIBatches
 from walagent.models.openai.tool_rules import is_mistral, rules_of
-from walagent.models.tool_schemas import presented
+from walagent.models.tool_schemas import Presented, presented
 
 _PATH = "/chat/completions"
 _FAILURES = (OpenAIError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
@@ -62,11 +63,28 @@ class OpenAIModel:
         except _FAILURES as error:
             # Not chained: the SDK's text and its traceback repeat the request.
             raise self._refused(failure_of(error, self._endpoint), request) from None
+        return self._read(answer, asked)
+
+    def _read(self, answer: Json, asked: Presented) -> Reply:
+        request = asked.request
         if (failure := response_body.error_body(answer)) is not None:
             raise self._refused(failure, request)
         if not isinstance(answer, dict):
             raise unreadable(answer, self._spec, self._endpoint)
         return asked.read(self._reply_of(answer, self._spec, request))
+
+    @property
+    def batches(self) -> OpenAIBatches:
+        """Its batches."""
+
+        def body_of(request: Request) -> Json:
+            asked = presented(request, self._rules).request
+            return self._body_of(asked, self._spec, official=self._endpoint.official)
+
+        def reply_of(answer: Json, request: Request) -> Reply:
+            return self._read(answer, presented(request, self._rules))
+
+        return OpenAIBatches(self._spec, self._endpoint, self._clients, body_of, reply_of)
 
     async def aclose(self) -> None:
         """Give connections back."""

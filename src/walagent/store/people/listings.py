@@ -65,6 +65,11 @@ async def list_budgets(conn: Connection) -> list[Found]:
     return await _fetch(conn, "list_budgets")
 
 
+async def list_batches(conn: Connection, limit: int) -> list[Found]:
+    """List batches of calls, newest first."""
+    return await _fetch(conn, "list_batches", limit=limit)
+
+
 async def list_costs(
     conn: Connection, by: Iterable[str], since: datetime | timedelta | None = None
 ) -> list[Found]:

@@ -1,0 +1,1 @@
+"""Calls of models that wait for others: equal ones, and batches."""
