@@ -144,6 +144,28 @@ class AsyncAgents:
         """
         await self._run(lambda conn: operator.retry(conn, runs, fresh=fresh))
 
+    async def fork(  # noqa: PLR0913 - what a fork changes
+        self,
+        run: int,
+        step: int,
+        *,
+        prompt: str | None = None,
+        reply: Json = None,
+        arguments: Mapping[str, Json] | None = None,
+        newest_version: bool = False,
+    ) -> int:
+        """Begin a run that goes on from a step of a run that has ended; return its ID.
+
+        Args:
+            step: a reply, or a step of a call.
+            prompt: the system prompt from there on.
+            reply: instead of the model's: a text, or an object with text and calls.
+            arguments: of the call, instead of the model's.
+            newest_version: go on with the current version of the attachment.
+        """
+        change = operator.Change(prompt, reply, arguments, newest_version)
+        return await self._run(lambda conn: operator.fork(conn, run, step, change))
+
     async def cancel(self, *runs: int, reason: str | None = None) -> None:
         """Cancel runs: all, or none if one has ended."""
         await self._run(lambda conn: operator.cancel(conn, runs, reason))
@@ -254,6 +276,28 @@ class Agents(Blocking[AsyncAgents]):
     def retry(self, *runs: int, fresh: bool = False) -> None:
         """Requeue failed, dead or cancelled runs: all, or none; see `AsyncAgents.retry`."""
         self._run(self._client.retry(*runs, fresh=fresh))
+
+    def fork(  # noqa: PLR0913 - as above
+        self,
+        run: int,
+        step: int,
+        *,
+        prompt: str | None = None,
+        reply: Json = None,
+        arguments: Mapping[str, Json] | None = None,
+        newest_version: bool = False,
+    ) -> int:
+        """Begin a run that goes on from a step of another one; see `AsyncAgents.fork`."""
+        return self._run(
+            self._client.fork(
+                run,
+                step,
+                prompt=prompt,
+                reply=reply,
+                arguments=arguments,
+                newest_version=newest_version,
+            )
+        )
 
     def cancel(self, *runs: int, reason: str | None = None) -> None:
         """Cancel runs: all, or none if one has ended."""
