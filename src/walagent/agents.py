@@ -80,10 +80,14 @@ class AsyncAgents:
         given = {"title": title, "members": list(members)}
         return await self._run(lambda conn: threads.call(conn, "open_thread", given))
 
-    async def post(self, thread: UUID, text: str) -> int:
-        """Post a text; return the number of its event."""
+    async def post(self, thread: UUID, text: str, *, interrupt: bool = False) -> int:
+        """Post a text; return the number of its event.
+
+        Args:
+            interrupt: cut off what agents are saying, so that they take it in at once.
+        """
         given = {"thread": thread, "text": text, "id": uuid4()}
-        return await self._run(lambda conn: threads.post(conn, given))
+        return await self._run(lambda conn: threads.post(conn, given, interrupt=interrupt))
 
     async def events(self, thread: UUID, *, after: int = 0, limit: int = 1000) -> Sequence[Row]:
         """Return the latest events of a thread after a number, in order."""
@@ -246,9 +250,9 @@ class Agents(Blocking[AsyncAgents]):
         """Open a thread; see `AsyncAgents.open_thread`."""
         return self._run(self._client.open_thread(title, members))
 
-    def post(self, thread: UUID, text: str) -> int:
-        """Post a text; return the number of its event."""
-        return self._run(self._client.post(thread, text))
+    def post(self, thread: UUID, text: str, *, interrupt: bool = False) -> int:
+        """Post a text; return the number of its event; see `AsyncAgents.post`."""
+        return self._run(self._client.post(thread, text, interrupt=interrupt))
 
     def events(self, thread: UUID, *, after: int = 0, limit: int = 1000) -> Sequence[Row]:
         """Return the latest events of a thread; see `AsyncAgents.events`."""

@@ -28,6 +28,8 @@ FALLBACK = "fallback"
 TIER = "tier"
 # In a note: the run and step that a fork goes on from.
 FORK = "fork"
+# In a reply: a person interrupted it, and this is what was said until then.
+CUT_OFF = "cut_off"
 _NOTHING = "(an empty answer)"
 # Of a provider's reasoning: what it needs to read it back, and what people can read.
 _OPAQUE = frozenset({"signature", "data", "extra_content"})
@@ -119,6 +121,8 @@ def messages(opening: str, steps: Sequence[Step]) -> tuple[Message, ...]:
     edits = dict[str, Json]()  # arguments that a person edited, by call
     for step in transcript(steps):
         match step.kind:
+            case StepKind.REPLY if CUT_OFF in step.content and not step.content["parts"]:
+                pass
             case StepKind.REPLY:
                 _flush(turns, waiting)
                 turns.append(Message("assistant", _said(reply_from_json(step.content))))
@@ -149,9 +153,11 @@ def _goes_on(turn: Message) -> bool:
 
 
 def _flush(turns: list[Message], waiting: list[Part]) -> None:
-    if waiting:
+    if waiting and turns[-1].role == "user":  # roles must alternate
+        turns[-1] = Message("user", (*turns[-1].parts, *waiting))
+    elif waiting:
         turns.append(Message("user", tuple(waiting)))
-        waiting.clear()
+    waiting.clear()
 
 
 def _result(content: Mapping[str, Any], edited: Json = None) -> ToolResult:

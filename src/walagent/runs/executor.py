@@ -12,9 +12,11 @@ from itertools import count
 from typing import Any, TypeVar
 
 from walagent.base import faults
+from walagent.base.concurrency import first_of
 from walagent.base.retries import DATABASE, seconds
 from walagent.domain.run import RunSpec, RunState, Step, StepKind
 from walagent.domain.transcript import (
+    CUT_OFF,
     reply_from_json,
     reply_to_json,
     request_to_json,
@@ -44,6 +46,7 @@ from walagent.moves import (
     Wait,
     fail,
 )
+from walagent.runs.live_replies import cut_reply, private
 from walagent.runs.metering import agent_of, count_usage
 from walagent.runs.model_calls import ModelCalls, as_float, in_tier
 from walagent.runs.reservation import Reservations
@@ -116,6 +119,8 @@ class Executor:
     async def _carry_out(self, move: Move) -> RunState | None:
         match move:
             case Ask(prompts):
+                if self._kind.takes_in and await self._kind.takes_in(self._run, self.log):
+                    return None
                 asked = self._numbered(prompts)
                 return await _side_by_side([self._ask_or_fall_back(*each) for each in asked])
             case Act(calls):
@@ -172,12 +177,17 @@ class Executor:
             faults.hit("model.asking")
             started = time.monotonic()
             call = number if reserved.counted else None
-            reply = await self._calls.answer(model, request, call, live)
+            said = live or private(self._run)
+            reply = await self._wanted(self._calls.answer(model, request, call, said))
+            cut_off = reply is None
+            reply = reply or cut_reply(said, request, model.spec)
             faults.hit("model.answered")
             cost = cost_of(reply.usage, model.spec, reply.tier)
             count_usage(self._agent, model.spec.name, reply.usage, cost)
             content = self._content(prompt, request, reply, model.spec)
             took = int((time.monotonic() - started) * 1000)
+            if cut_off:
+                content[CUT_OFF] = True
             async with self.log.recording:
                 seq = self.log.seq
                 step = NewStep(seq, StepKind.REPLY, content, reply.usage, as_float(cost), took)
@@ -185,6 +195,16 @@ class Executor:
                 state = await self._keep(answer, may_end=alone)
             await self.sharing.end()
             return state
+
+    async def _wanted(self, asking: Coroutine[Any, Any, Reply]) -> Reply | None:
+        """Await a reply; None: it was not wanted any more, and the call was cancelled."""
+        if (unwanted := self._kind.unwanted) is None:
+            return await asking
+
+        async def none() -> None:
+            await unwanted(self._run, self.log.steps)
+
+        return await first_of(reply=asking, unwanted=none())
 
     async def _reuse(self, shared: Shared, prompt: Prompt) -> RunState | None:
         """Record the reply of another run as a step of this one, or leave this run, which waits.
@@ -235,7 +255,8 @@ class Executor:
     async def _record(self, answer: "_Answer") -> None:
         claim, step, call = self._run.claim, answer.step, answer.call
         reserved, on_reply = call is not None, self._kind.on_reply
-        if on_reply is None:
+        on_cut = self._kind.on_cut if CUT_OFF in step.content else None
+        if on_reply is None and on_cut is None:
             state, spent = None, self.log.spent
             await self._resources.recorder.record(
                 Record(claim, state, spent, last=step, reserved=reserved, call=call)
@@ -243,7 +264,10 @@ class Executor:
             return
         async with self._resources.pool.connection() as conn, conn.transaction():
             await runs.record_step(conn, claim, step, reserved=reserved, call=call)
-            await on_reply(conn, self._run, answer.prompt, answer.reply)
+            if on_reply is not None:
+                await on_reply(conn, self._run, answer.prompt, answer.reply)
+            if on_cut is not None:
+                await on_cut(conn, self._run, answer.reply.text)
 
     # Act.
 

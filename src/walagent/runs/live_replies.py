@@ -14,6 +14,8 @@ from uuid import UUID
 
 from walagent.domain.agent_spec import Finish
 from walagent.domain.run import RunSpec
+from walagent.message import ModelSpec, Reply, Request, Stop, Text, Usage
+from walagent.models.cost import input_bound
 
 _KINDS = frozenset({"agent", "turn"})
 
@@ -157,6 +159,23 @@ async def changes_of(reader: Reader, seconds: float) -> AsyncGenerator[list[Mapp
             yield []
         else:
             yield reader.take()
+
+
+def private(run: RunSpec) -> LiveReply | None:
+    """Return a reply without readers, where a text of a person interrupts: what is said is kept."""
+    if (run.turns or {}).get("meanwhile") != "interrupt":
+        return None
+    return LiveReply(0, run.run_id, run.agent.name, None)
+
+
+def cut_reply(live: LiveReply | None, request: Request, model: ModelSpec) -> Reply:
+    """Return what was said of a reply that was cut off.
+
+    Its usage is estimated at 4 bytes a token: a provider does not say what a cancelled call used.
+    """
+    text = "".join(live.pieces).strip() if live else ""
+    usage = Usage(input_bound(request) // 4, output_tokens=len(text.encode()) // 4 + 1)
+    return Reply((Text(text),) if text else (), Stop.END, usage, model=model.model_id)
 
 
 def _thread_of(run: RunSpec) -> UUID | None:
