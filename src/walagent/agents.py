@@ -80,10 +80,14 @@ class AsyncAgents:
         given = {"title": title, "members": list(members)}
         return await self._run(lambda conn: threads.call(conn, "open_thread", given))
 
-    async def post(self, thread: UUID, text: str) -> int:
-        """Post a text; return the number of its event."""
+    async def post(self, thread: UUID, text: str, *, interrupt: bool = False) -> int:
+        """Post a text; return the number of its event.
+
+        Args:
+            interrupt: cut off what agents are saying, so that they take it in at once.
+        """
         given = {"thread": thread, "text": text, "id": uuid4()}
-        return await self._run(lambda conn: threads.post(conn, given))
+        return await self._run(lambda conn: threads.post(conn, given, interrupt=interrupt))
 
     async def events(self, thread: UUID, *, after: int = 0, limit: int = 1000) -> Sequence[Row]:
         """Return the latest events of a thread after a number, in order."""
@@ -143,6 +147,28 @@ class AsyncAgents:
             fresh: begin with an empty transcript; a run that wrote or sent something is refused.
         """
         await self._run(lambda conn: operator.retry(conn, runs, fresh=fresh))
+
+    async def fork(  # noqa: PLR0913 - what a fork changes
+        self,
+        run: int,
+        step: int,
+        *,
+        prompt: str | None = None,
+        reply: Json = None,
+        arguments: Mapping[str, Json] | None = None,
+        newest_version: bool = False,
+    ) -> int:
+        """Begin a run that goes on from a step of a run that has ended; return its ID.
+
+        Args:
+            step: a reply, or a step of a call.
+            prompt: the system prompt from there on.
+            reply: instead of the model's: a text, or an object with text and calls.
+            arguments: of the call, instead of the model's.
+            newest_version: go on with the current version of the attachment.
+        """
+        change = operator.Change(prompt, reply, arguments, newest_version)
+        return await self._run(lambda conn: operator.fork(conn, run, step, change))
 
     async def cancel(self, *runs: int, reason: str | None = None) -> None:
         """Cancel runs: all, or none if one has ended."""
@@ -224,9 +250,9 @@ class Agents(Blocking[AsyncAgents]):
         """Open a thread; see `AsyncAgents.open_thread`."""
         return self._run(self._client.open_thread(title, members))
 
-    def post(self, thread: UUID, text: str) -> int:
-        """Post a text; return the number of its event."""
-        return self._run(self._client.post(thread, text))
+    def post(self, thread: UUID, text: str, *, interrupt: bool = False) -> int:
+        """Post a text; return the number of its event; see `AsyncAgents.post`."""
+        return self._run(self._client.post(thread, text, interrupt=interrupt))
 
     def events(self, thread: UUID, *, after: int = 0, limit: int = 1000) -> Sequence[Row]:
         """Return the latest events of a thread; see `AsyncAgents.events`."""
@@ -254,6 +280,28 @@ class Agents(Blocking[AsyncAgents]):
     def retry(self, *runs: int, fresh: bool = False) -> None:
         """Requeue failed, dead or cancelled runs: all, or none; see `AsyncAgents.retry`."""
         self._run(self._client.retry(*runs, fresh=fresh))
+
+    def fork(  # noqa: PLR0913 - as above
+        self,
+        run: int,
+        step: int,
+        *,
+        prompt: str | None = None,
+        reply: Json = None,
+        arguments: Mapping[str, Json] | None = None,
+        newest_version: bool = False,
+    ) -> int:
+        """Begin a run that goes on from a step of another one; see `AsyncAgents.fork`."""
+        return self._run(
+            self._client.fork(
+                run,
+                step,
+                prompt=prompt,
+                reply=reply,
+                arguments=arguments,
+                newest_version=newest_version,
+            )
+        )
 
     def cancel(self, *runs: int, reason: str | None = None) -> None:
         """Cancel runs: all, or none if one has ended."""

@@ -265,6 +265,10 @@ class Kind:
         opens: prepares the run before its first move; returns the run to execute, or its end.
         on_reply: stores more of a reply, in the transaction that records it.
         on_end: stores more of the end, in the transaction that ends the run.
+        takes_in: records what has happened since the last step that the model is shown; returns
+            whether there was something.  Called before the model is.
+        unwanted: returns as soon as the reply that the model writes is not wanted any more.
+        on_cut: stores what was said of such a reply, in the transaction that records it.
         patience: seconds that the executor waits for a provider or a budget before it releases
             the run; for kinds of which a person awaits the result.
     """
@@ -275,6 +279,9 @@ class Kind:
     opens: Callable[[RunSpec], Awaitable[RunSpec | End]] = _opened
     on_reply: Callable[[Connection, RunSpec, Prompt, Reply], Awaitable[None]] | None = None
     on_end: Callable[[Connection, RunSpec, Sequence[Step], End], Awaitable[None]] | None = None
+    takes_in: "Callable[[RunSpec, RunLog], Awaitable[bool]] | None" = None
+    unwanted: Callable[[RunSpec, Sequence[Step]], Awaitable[None]] | None = None
+    on_cut: Callable[[Connection, RunSpec, str], Awaitable[None]] | None = None
     patience: float = 0.0
 
 

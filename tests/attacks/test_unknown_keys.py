@@ -181,6 +181,12 @@ CASES: Final = [
         "values",
     ),
     (
+        "agent.fork(reply)",
+        'select agent_internal.written_parts(\'{"text": "x", "call": []}\', 0, \'{}\')',
+        "call",
+        "calls",
+    ),
+    (
         "attachment.canary",
         "select agent.attach('support_tickets', 'model=fake'); update agent.attachment"
         ' set canary_share = 0.5, canary = \'{"change": {"max_steps": 3}}\'',
@@ -214,6 +220,7 @@ OF_TOOLS: Final = {
     "approval.edited",
     "agent.approve(arguments)",
     "agent.process_tool_call(arguments)",
+    "agent.fork(arguments)",
 }
 # What walagent writes.
 WRITTEN: Final = {

@@ -133,7 +133,7 @@ as $$
 $$;
 
 -- Who started a run: who asked or wrote the event, otherwise who attached the agent: the principal of the login, and the
--- members of the role, which each of them can set.
+-- members of the role, which each of them can set.  And who forked it: what it calls can be what they said.
 create or replace function agent_internal.requesters_of(_run agent.run)
     returns name[]
     language sql
@@ -155,6 +155,8 @@ as $$
     select coalesce(k.names, array(select r.name from agent.attachment_version v
                                           cross join agent_internal.principals_of((v.definition ->> 'attached_by')::name) r (name)
                                     where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version))
+           || array(select distinct (s.content ->> 'by')::name from agent.step s
+                     where _run.fork_of is not null and s.run_id = _run.id and s.kind = 'note' and s.content ? 'fork')
       from known k
 $$;
 

@@ -33,7 +33,7 @@ comment on column agent.attachment.definition is 'The definition that runs use, 
 comment on column agent.attachment.tenant is 'Tenant that it belongs to';
 comment on column agent.attachment.tenant_column is 'Column of the table whose text names the tenant of each row; NULL: all runs are of the tenant of the attachment';
 comment on column agent.attachment.paused_by is 'Who paused it; null if walagent did, because none of its runs can succeed';
-comment on column agent.attachment.turns is 'How its agent takes part in threads, an object: wake_function, context, template, format, max_context_tokens; NULL: it acts on the rows of a table';
+comment on column agent.attachment.turns is 'How its agent takes part in threads, an object: wake_function, context, template, format, max_context_tokens, meanwhile; NULL: it acts on the rows of a table';
 comment on column agent.attachment.canary is 'The canary, an object: changes, rollback_if, min_runs; NULL: none. agent.canary() sets it';
 comment on column agent.attachment.canary_share is 'Share of the ordering keys that the canary has, between 0 and 1';
 comment on column agent.attachment.canary_definition is 'The definition that runs of the canary use, frozen by a trigger; the reader receives it through the WAL';

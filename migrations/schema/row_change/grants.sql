@@ -9,6 +9,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.changes_to_revert(bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.has_policies_for(oid, name)', 'execute', '{runner}'),
     ('function', 'agent_internal.in_effect(bigint)', 'execute', '{runner,viewer}'),
+    ('function', 'agent_internal.is_whole(agent.run)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.key_in(jsonb, text[])', 'execute', '{runner}'),
     ('function', 'agent_internal.part_of(jsonb, text[])', 'execute', '{runner}'),
     ('function', 'agent_internal.readable_part(oid, jsonb, jsonb)', 'execute', '{runner,viewer}'),

@@ -6,7 +6,7 @@
 -- An entry of a plan is the net change of a row by a step: relation, op, key, key_after, before, after (texts by the names of
 -- then), numbers (of columns), and refuse: a reason why it cannot be undone.  revert_target() adds what they are called now.
 
--- Whether what a run did is in effect: no revert of all of it is.
+-- Whether what a run did is in effect: no revert of all of it is.  A run that was retried after it changed more.
 create or replace function agent_internal.in_effect(_run bigint)
     returns boolean
     language plpgsql
@@ -16,9 +16,21 @@ as $$
 begin
     return not exists (select from agent.run r
                         where r.undoes = _run and r.state = 'succeeded'
-                          and not r.change ?| '{dry_run,partial}' and agent_internal.in_effect(r.id));
+                          and not r.change ?| '{dry_run,partial}' and agent_internal.is_whole(r) and agent_internal.in_effect(r.id));
 end;
 $$;
+
+-- Whether a revert takes back all that its run has changed: it was not retried since, or has changed nothing.
+create or replace function agent_internal.is_whole(_revert agent.run)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select not exists (select from agent.row_change c
+                        where c.run_id = _revert.undoes and c.commit_lsn > (_revert.change ->> 'lsn')::pg_lsn)
+$$;
+comment on function agent_internal.is_whole(agent.run) is 'Whether a revert takes back all that its run has changed';
 
 -- Queue a run that takes back what a run changed.
 --
@@ -54,7 +66,7 @@ begin
             using errcode = 'WA003', hint = 'Cancel it, or wait for its end.';
     end if;
     select * into _by from agent.run r
-     where r.undoes = _run.id and not r.change ?| '{dry_run,partial}'
+     where r.undoes = _run.id and not r.change ?| '{dry_run,partial}' and agent_internal.is_whole(r)
        and (not agent_internal.is_final(r.state) or r.state = 'succeeded' and agent_internal.in_effect(r.id))
      order by r.id limit 1;
     if found then
@@ -84,7 +96,8 @@ end;
 $$;
 comment on function agent.revert(bigint, boolean, boolean) is 'Take back what an ended run changed; return the ID of the run that does so';
 
--- The changes of a run by steps, the last first, and which changes of later runs they meet.
+-- The changes of a run by steps, the last first, and which changes of later runs they meet.  Those that a revert has taken back
+-- before the run was retried are left out.
 create or replace function agent_internal.changes_to_revert(_run bigint)
     returns jsonb
     language sql
@@ -101,7 +114,11 @@ as $$
                           where (o.key = c.key or o.old_key = c.key) and o.relation = c.relation
                             and o.run_id <> c.run_id and o.commit_lsn > c.commit_lsn
                             and agent_internal.in_effect(o.run_id))) order by c.commit_lsn, c.ordinal), '[]')
-      from agent.row_change c where c.run_id = _run
+      from agent.row_change c
+     where c.run_id = _run
+       and c.commit_lsn > coalesce((select max((v.change ->> 'lsn')::pg_lsn) from agent.run v
+                                     where v.undoes = _run and v.state = 'succeeded' and not v.change ?| '{dry_run,partial}'
+                                       and agent_internal.in_effect(v.id)), '0/0')
 $$;
 comment on function agent_internal.changes_to_revert(bigint) is 'The changes of a run, and which later runs changed the same rows';
 

@@ -16,6 +16,8 @@ comment on column agent.run.ordering_key is 'Runs of one queue with equal orderi
 comment on column agent.run.backfill_key is 'Primary key of the row of a backfill';
 comment on column agent.run.cause_run is 'Run whose write-back made the change';
 comment on column agent.run.undoes is 'Run whose changes this one takes back';
+comment on column agent.run.fork_of is 'Run whose steps this one began with';
+comment on column agent.run.fork_step is 'Step of that run from which this one goes on';
 comment on column agent.run.depth is 'Number of agents'' writes in the chain that caused it';
 comment on column agent.run.state is 'State of the run';
 comment on column agent.run.blocked_by is 'Earlier unfinished run with the same ordering key';

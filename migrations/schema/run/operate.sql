@@ -165,7 +165,8 @@ $$;
 -- The first call of a run that wrote or sent something, or might have; NULL if no call did.
 --
 -- A tool only reads if each version of the attachment that has it says so.  A call that failed was rolled back, unless
--- it went outside: then it has an intent.  One of which a person said that it did not happen does not count.
+-- it went outside: then it has an intent.  One of which a person said that it did not happen does not count, nor one whose
+-- changes a revert of the whole run has taken back.
 create or replace function agent_internal.effect_of_run(_run agent.run)
     returns text
     language sql
@@ -181,6 +182,8 @@ as $$
        and not coalesce((select bool_and(t ->> 'effect' = 'read')
                            from agent.attachment_version v cross join jsonb_array_elements(v.definition -> 'tools') t
                           where v.attachment_id = _run.attachment_id and t ->> 'name' = s.content ->> 'name'), false)
+       and (s.kind = 'intent' or agent_internal.in_effect(_run.id)
+            or not exists (select from agent.row_change c where c.run_id = s.run_id and c.step = s.seq))
      order by s.seq
      limit 1
 $$;
@@ -191,7 +194,7 @@ comment on function agent_internal.effect_of_run(agent.run) is 'The first call o
 -- agent_internal.ingest(): until this commits, no run starts as it is inserted.
 --
 -- Args: fresh: show the model nothing of the steps before, as in a new run.  It could not know what they did, so a run that
---   wrote or sent something is refused.
+--   wrote or sent something is refused, unless its changes were taken back.
 create or replace function agent.retry(run_id bigint, same_version boolean default false, fresh boolean default false)
     returns void
     language plpgsql
@@ -223,7 +226,8 @@ begin
                 hint = 'Retry it without fresh.';
         elsif _effect is not null then
             raise exception 'run % cannot begin afresh: its % wrote or sent something, or might have', _run.id, _effect
-                using errcode = 'WA003', hint = 'Retry it without fresh: the model is shown what was done.';
+                using errcode = 'WA003', hint = 'Retry it without fresh: the model is shown what was done. '
+                                                  'Or take its changes back first, with walagent revert.';
         end if;
     end if;
     perform agent_internal.audit('run.retried', _run.id::text,

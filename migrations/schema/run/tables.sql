@@ -16,6 +16,8 @@ create table agent.run (
     backfill_key       text,
     cause_run          bigint,  -- the run whose write-back made this change
     undoes             bigint,  -- the run whose changes this one takes back
+    fork_of            bigint,  -- the run whose steps before fork_step this one began with
+    fork_step          integer,
     depth              integer not null default 0,
     state              agent.run_state not null default 'pending',
     blocked_by         bigint,  -- the unfinished run with this ordering key before this one
@@ -76,6 +78,8 @@ create index run_blocked on agent.run (blocked_by) where blocked_by is not null;
 create index run_of_row on agent.run (key) where key is not null;
 
 create index run_undoing on agent.run (undoes) where undoes is not null;
+
+create index run_forked on agent.run (fork_of) where fork_of is not null;
 
 -- Runs that can be claimed, by whose turn it is.
 create index run_ready_in_turn on agent.run (tenant, priority desc, queue_id, (id + 0))

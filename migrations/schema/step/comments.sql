@@ -1,7 +1,7 @@
 comment on table agent.step is 'Steps of runs, in order; append-only';
 comment on column agent.step.run_id is 'Run that it belongs to';
 comment on column agent.step.seq is 'Number of the step in its run, from 0';
-comment on column agent.step.kind is 'reply: of the model; intent: an external tool is about to be called; result: of a tool; approval: requested; decision: on an approval; note: inserted text; error: a failed attempt';
+comment on column agent.step.kind is 'reply: of the model; intent: an external tool is about to be called; result: of a tool; approval: requested; decision: on an approval; note: inserted text, a retry, a fork; error: a failed attempt';
 comment on column agent.step.content is 'What happened, by kind';
 comment on column agent.step.input_tokens is 'Input tokens of a reply';
 comment on column agent.step.cached_tokens is 'Input tokens read from a cache';

@@ -152,6 +152,38 @@ end;
 $$;
 comment on function agent.open_thread(text, name[], uuid, integer, uuid) is 'Open a thread with members; the caller is its owner';
 
+-- Post a text of a member, which the caller is.
+--
+-- Args: _interrupts: whether it interrupts the turns that go on in the thread.
+create or replace function agent_internal.post_text(_me agent.member, _text text, _id uuid, _interrupts boolean)
+    returns agent.event
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _event agent.event;
+begin
+    if coalesce(_text, '') = '' then
+        raise exception 'the text is empty' using errcode = 'WA019';
+    end if;
+    if _id is not null then
+        perform from agent.thread t where t.tenant = _me.tenant and t.id = _me.thread_id for no key update;
+        select * into _event from agent.event e where e.tenant = _me.tenant and e.id = _id;
+        if found and (_event.thread_id, _event.author, _event.data ->> 'text') = (_me.thread_id, _me.principal, _text) then
+            return _event;
+        elsif found then
+            raise exception 'the ID % is of another event', _id using errcode = 'WA019';
+        end if;
+    end if;
+    perform agent_internal.check_queue();
+    _event := agent_internal.post_event(_me.tenant, _me.thread_id, 'text', _me.principal, jsonb_strip_nulls(jsonb_build_object(
+        'text', _text, 'interrupts', nullif(_interrupts, false))), null, _id);
+    perform agent_internal.hint_turns(_me.tenant, _me.thread_id, _interrupts);
+    return _event;
+end;
+$$;
+comment on function agent_internal.post_text(agent.member, text, uuid, boolean) is 'Post a text of a member, which the caller is';
+
 -- Post a text as the caller.
 --
 -- Args: id: chosen by the caller: the second call with it returns the event of the first.
@@ -162,24 +194,8 @@ create or replace function agent.post(thread uuid, "text" text, id uuid default 
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-declare
-    _me    constant agent.member := agent_internal.membership(post.thread);
-    _event agent.event;
 begin
-    if coalesce(post."text", '') = '' then
-        raise exception 'the text is empty' using errcode = 'WA019';
-    end if;
-    if post.id is not null then
-        perform from agent.thread t where t.tenant = _me.tenant and t.id = post.thread for no key update;
-        select * into _event from agent.event e where e.tenant = _me.tenant and e.id = post.id;
-        if found and (_event.thread_id, _event.author, _event.data ->> 'text') = (post.thread, _me.principal, post."text") then
-            return _event;
-        elsif found then
-            raise exception 'the ID % is of another event', post.id using errcode = 'WA019';
-        end if;
-    end if;
-    perform agent_internal.check_queue();
-    return agent_internal.post_event(_me.tenant, post.thread, 'text', _me.principal, jsonb_build_object('text', post."text"), null, post.id);
+    return agent_internal.post_text(agent_internal.membership(post.thread), post."text", post.id, false);
 end;
 $$;
 comment on function agent.post(uuid, text, uuid) is 'Post a text in a thread, as the caller';

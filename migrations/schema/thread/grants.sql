@@ -20,6 +20,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.override_response(uuid, text)', 'execute', '{runner,member}'),
     ('function', 'agent.pause_thread(uuid)', 'execute', '{runner,member}'),
     ('function', 'agent.post(uuid, text, uuid)', 'execute', '{runner,member}'),
+    ('function', 'agent_internal.post_text(agent.member, text, uuid, boolean)', 'execute', '{runner}'),
     ('function', 'agent.rate(uuid, integer, jsonb, text)', 'execute', '{runner,member}'),
     ('function', 'agent.remove_member(uuid, name)', 'execute', '{runner,member}'),
     ('function', 'agent.rename_thread(uuid, text)', 'execute', '{runner,member}'),

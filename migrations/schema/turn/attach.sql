@@ -8,7 +8,7 @@ create or replace function agent_internal.checked_turns(_new agent.attachment)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _known constant text[] := '{wake_function,context,template,format,max_context_tokens,worker,lease_seconds}';
+    _known constant text[] := '{wake_function,context,template,format,max_context_tokens,meanwhile,worker,lease_seconds}';
     _key text;
     _of  text;
 begin
@@ -28,6 +28,11 @@ begin
     end loop;
     if coalesce(_new.turns ->> 'format', 'json') <> all ('{json,burn}') then
         raise exception 'invalid format "%": expected json or burn', _new.turns ->> 'format' using errcode = 'WA013';
+    end if;
+    if coalesce(_new.turns ->> 'meanwhile', 'queue') <> all ('{queue,absorb,interrupt}') then
+        raise exception 'invalid meanwhile "%": expected queue, absorb or interrupt', _new.turns ->> 'meanwhile' using errcode = 'WA013';
+    elsif _new.turns ? 'worker' and coalesce(_new.turns ->> 'meanwhile', 'queue') <> 'queue' then
+        raise exception 'meanwhile is of agents whose turns walagent takes' using errcode = 'WA013';
     end if;
     if jsonb_typeof(_new.turns -> 'max_context_tokens') is distinct from 'number' and _new.turns ? 'max_context_tokens' then
         raise exception 'max_context_tokens must be a number' using errcode = 'WA013';
@@ -100,11 +105,13 @@ $$;
 -- template: instead of context: a Jinja template over thread, agent, summary, members, events and facts.
 -- format: json: events as lines of JSON in a data block; burn: XML tags around YAML.
 -- max_context_tokens: older events are left out, and summarized if the thread has a summary.
+-- meanwhile: what becomes of a text of a person while a turn goes on: queue: the next turn reads it; absorb: this one does,
+--   before its next call of the model; interrupt: this one does at once, and what it was being answered is cut off.
 create or replace function agent.attach_to_threads(
     agent text, wake text default null, wake_function text default null, context text default null, format text default 'json',
     max_context_tokens integer default null, name text default null, bind jsonb default '{}', approve text[] default '{}',
     debounce interval default null, cap integer default null, run_as name default current_user, template text default null,
-    lets_out text[] default '{}', priority integer default 0
+    lets_out text[] default '{}', priority integer default 0, meanwhile text default null
 )
     returns bigint
     language sql
@@ -116,10 +123,11 @@ begin atomic
             jsonb_strip_nulls(jsonb_build_object(
                 'wake_function', attach_to_threads.wake_function, 'context', attach_to_threads.context,
                 'template', attach_to_threads.template,
-                'format', attach_to_threads.format, 'max_context_tokens', attach_to_threads.max_context_tokens)))
+                'format', attach_to_threads.format, 'max_context_tokens', attach_to_threads.max_context_tokens,
+                'meanwhile', attach_to_threads.meanwhile)))
     returning id;
 end;
-comment on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name, text, text[], integer) is 'Let an agent take part in the threads that it is a member of';
+comment on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name, text, text[], integer, text) is 'Let an agent take part in the threads that it is a member of';
 
 -- The agents among the members of the threads of events; NULL: the event is not visible yet, or its thread is gone.
 --

@@ -49,6 +49,7 @@ _REPLAY: Final = Command(
 _WHY: Final = Command("why", "runs.why", "Explain why a row has a run, or none.")
 _CHANGES: Final = Command("changes", "runs.changes", "List the rows that agents changed.")
 _REVERT: Final = Command("revert", "runs.revert", "Take back what runs changed.")
+_FORK: Final = Command("fork", "runs.fork", "Go on from a step of a run, in a run of its own.")
 
 _AGENTS: Final = Group(
     "agents",
@@ -110,6 +111,7 @@ _RUNS: Final = Group(
         _WHY,
         Command("retry", "runs.runs", "Requeue failed, dead or cancelled runs."),
         Command("cancel", "runs.runs", "Cancel runs."),
+        _FORK,
         _CHANGES,
         _REVERT,
         Command("corrections", "runs.corrections", "List what others changed of agents' writes."),
@@ -371,6 +373,7 @@ COMMANDS: Final[dict[str, tuple[Entry, ...]]] = {
         _WHY,
         replace(_CHANGES, is_listed=False),
         replace(_REVERT, is_listed=False),
+        replace(_FORK, is_listed=False),
         Command("ask", "questions.ask", "Ask the database a question."),
         Command("chat", "questions.chat", "Ask questions interactively."),
         Command("console", "start.console", "Print a link that signs in to the console."),

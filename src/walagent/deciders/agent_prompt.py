@@ -4,6 +4,7 @@ No text in a row can grant a tool: tools come from the attachment alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -12,8 +13,8 @@ from walagent.deciders.fall_back import as_asked
 from walagent.deciders.loop import must_call, since_fresh, since_retry, times_cut
 from walagent.deciders.output_limit import output_limit
 from walagent.domain.agent_spec import AgentSpec, Finish
-from walagent.domain.run import RunSpec, Step
-from walagent.domain.transcript import messages
+from walagent.domain.run import RunSpec, Step, StepKind
+from walagent.domain.transcript import FORK, messages
 from walagent.domain.untrusted import RULE, framed
 from walagent.message import Json, ModelSpec, Request, ToolChoice
 
@@ -49,6 +50,7 @@ def _digits(value: object) -> orjson.Fragment:
 def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: ModelSpec) -> Request:
     """Build the next request of a run from what is recorded."""
     agent, steps = as_asked(since_retry(steps), run.agent), since_fresh(steps)
+    agent = _as_forked(steps, agent)
     return Request(
         system=_system(agent),
         messages=messages(opening(_visible(run), mark, ordered=bool(agent.reuse)), steps),
@@ -61,6 +63,13 @@ def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: Mode
         continues=agent.finish is Finish.ANSWER,
         run_id=run.run_id,
     )
+
+
+def _as_forked(steps: Sequence[Step], agent: AgentSpec) -> AgentSpec:
+    """Return the agent with the system prompt that the last fork with one gave it."""
+    given = [s.content for s in steps if s.kind == StepKind.NOTE and FORK in s.content]
+    prompts = [str(note["prompt"]) for note in given if "prompt" in note]
+    return replace(agent, system_prompt=prompts[-1]) if prompts else agent
 
 
 def prefix_tokens(agent: AgentSpec) -> int:

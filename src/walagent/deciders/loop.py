@@ -14,7 +14,7 @@ from walagent.deciders.written_calls import written_call
 from walagent.domain.agent_spec import AgentSpec, Finish
 from walagent.domain.run import Step, StepKind
 from walagent.domain.tool_spec import Effect, Tool
-from walagent.domain.transcript import reply_from_json, result_to_json, transcript
+from walagent.domain.transcript import CUT_OFF, reply_from_json, result_to_json, transcript
 from walagent.message import Json, Reply, Stop, ToolCall
 from walagent.moves import Act, Ask, Call, Move, Note, Wait, fail, succeed
 
@@ -38,6 +38,8 @@ def next_move(steps: Sequence[Step], agent: AgentSpec, check: Check) -> Move:
     at = next((n for n in reversed(range(len(steps))) if steps[n].kind == StepKind.REPLY), None)
     reply = None if at is None else reply_from_json(steps[at].content)
     after = () if at is None else steps[at + 1 :]
+    if at is not None and CUT_OFF in steps[at].content:  # what was said instead is absorbed
+        return fail(reason) if (reason := _used_up(recent, agent)) else _ask(recent, agent)
     if reply is not None and reply.stop in _CUT and not _has_note(after):
         return _refuse_cut(reply, after, recent, agent)
     if reply is not None and (pause := _pause_after(reply, after, agent)) is not None:

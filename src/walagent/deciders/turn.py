@@ -30,6 +30,7 @@ _ENDS = {
 }
 
 
+MEANWHILE = "meanwhile"  # in a note: events that a turn has absorbed while it went on
 SUMMARIZER = """\
 You summarize a thread, a conversation of people and agents, for its agents, who will not see \
 these events any more. Keep who said, asked, decided and did what, names and IDs that will be \
@@ -77,6 +78,12 @@ class TurnDecider:
 def pinned_of(steps: Sequence[Step]) -> Mapping[str, Any]:
     """Return the first step of a turn: context, instructions, and the number of the last event."""
     return steps[0].content["turn"]
+
+
+def upto_of(steps: Sequence[Step]) -> int:
+    """Return the number of the last event that a turn was shown."""
+    taken: list[Any] = [step.content[MEANWHILE] for step in steps if MEANWHILE in step.content]
+    return int((taken[-1] if taken else pinned_of(steps))["upto"])
 
 
 def _system(agent: AgentSpec, instructions: Sequence[str]) -> str:

@@ -26,6 +26,10 @@ from walagent.message import (
 # In a note: the model, or the tier, that is asked from then on.
 FALLBACK = "fallback"
 TIER = "tier"
+# In a note: the run and step that a fork goes on from.
+FORK = "fork"
+# In a reply: a person interrupted it, and this is what was said until then.
+CUT_OFF = "cut_off"
 _NOTHING = "(an empty answer)"
 # Of a provider's reasoning: what it needs to read it back, and what people can read.
 _OPAQUE = frozenset({"signature", "data", "extra_content"})
@@ -88,16 +92,17 @@ def request_to_json(request: Request) -> dict[str, Json]:
 def transcript(steps: Sequence[Step]) -> Sequence[Step]:
     """Return the steps that a model is shown: no fall-backs, nor the reply that one was made for.
 
-    The model that is asked instead gets the request that the first one got.
+    The model that is asked instead gets the request that the first one got.  Nor that the run was
+    forked: a fork without changes goes on as the run that it is of.
     """
-    falls = {n for n, step in enumerate(steps) if _falls_back(step)}
-    refused = {n - 1 for n in falls if "refused" in steps[n].content}
-    hidden = falls | refused
+    silent = {n for n, step in enumerate(steps) if _is_silent(step)}
+    refused = {n - 1 for n in silent if "refused" in steps[n].content}
+    hidden = silent | refused
     return [step for n, step in enumerate(steps) if n not in hidden] if hidden else steps
 
 
-def _falls_back(step: Step) -> bool:
-    return step.kind == StepKind.NOTE and not {FALLBACK, TIER}.isdisjoint(step.content)
+def _is_silent(step: Step) -> bool:
+    return step.kind == StepKind.NOTE and not {FALLBACK, TIER, FORK}.isdisjoint(step.content)
 
 
 def _texts(message: Message) -> Iterator[str]:
@@ -116,6 +121,8 @@ def messages(opening: str, steps: Sequence[Step]) -> tuple[Message, ...]:
     edits = dict[str, Json]()  # arguments that a person edited, by call
     for step in transcript(steps):
         match step.kind:
+            case StepKind.REPLY if CUT_OFF in step.content and not step.content["parts"]:
+                pass
             case StepKind.REPLY:
                 _flush(turns, waiting)
                 turns.append(Message("assistant", _said(reply_from_json(step.content))))
@@ -146,9 +153,11 @@ def _goes_on(turn: Message) -> bool:
 
 
 def _flush(turns: list[Message], waiting: list[Part]) -> None:
-    if waiting:
+    if waiting and turns[-1].role == "user":  # roles must alternate
+        turns[-1] = Message("user", (*turns[-1].parts, *waiting))
+    elif waiting:
         turns.append(Message("user", tuple(waiting)))
-        waiting.clear()
+    waiting.clear()
 
 
 def _result(content: Mapping[str, Any], edited: Json = None) -> ToolResult:

@@ -15,6 +15,7 @@ from walagent.base import faults
 from walagent.base.retries import DATABASE, seconds
 from walagent.domain.run import RunSpec, RunState, Step, StepKind
 from walagent.domain.transcript import (
+    CUT_OFF,
     reply_from_json,
     reply_to_json,
     request_to_json,
@@ -46,6 +47,7 @@ from walagent.moves import (
     fail,
 )
 from walagent.runs.batching import Batching, reply_in
+from walagent.runs.live_replies import cut_reply, private, wanted
 from walagent.runs.metering import agent_of, count_usage
 from walagent.runs.model_calls import ModelCalls, as_float, in_tier
 from walagent.runs.reservation import Reservations
@@ -120,6 +122,8 @@ class Executor:
     async def _carry_out(self, move: Move) -> RunState | None:
         match move:
             case Ask(prompts):
+                if self._kind.takes_in and await self._kind.takes_in(self._run, self.log):
+                    return None
                 asked = self._numbered(prompts)
                 return await _side_by_side([self._ask_or_fall_back(*each) for each in asked])
             case Act(calls):
@@ -184,12 +188,18 @@ class Executor:
         with self._resources.replies.writing(self._run) as live:
             faults.hit("model.asking")
             started = time.monotonic()
-            reply = await self._calls.answer(model, request, call, live)
+            said = live or private(self._run)
+            asking = self._calls.answer(model, request, call, said)
+            reply = await wanted(asking, self._kind, self._run, self.log.steps)
+            cut_off = reply is None
+            reply = reply or cut_reply(said, request, model.spec)
             faults.hit("model.answered")
             cost = cost_of(reply.usage, model.spec, reply.tier)
             count_usage(self._agent, model.spec.name, reply.usage, cost)
             content = self._content(prompt, request, reply, model.spec)
             took = int((time.monotonic() - started) * 1000)
+            if cut_off:
+                content[CUT_OFF] = True
             async with self.log.recording:
                 seq = self.log.seq
                 step = NewStep(seq, StepKind.REPLY, content, reply.usage, as_float(cost), took)
@@ -269,7 +279,8 @@ class Executor:
     async def _record(self, answer: "_Answer") -> None:
         claim, step, call = self._run.claim, answer.step, answer.call
         reserved, on_reply = call is not None, self._kind.on_reply
-        if on_reply is None:
+        on_cut = self._kind.on_cut if CUT_OFF in step.content else None
+        if on_reply is None and on_cut is None:
             state, spent = None, self.log.spent
             await self._resources.recorder.record(
                 Record(claim, state, spent, last=step, reserved=reserved, call=call)
@@ -277,7 +288,10 @@ class Executor:
             return
         async with self._resources.pool.connection() as conn, conn.transaction():
             await runs.record_step(conn, claim, step, reserved=reserved, call=call)
-            await on_reply(conn, self._run, answer.prompt, answer.reply)
+            if on_reply is not None:
+                await on_reply(conn, self._run, answer.prompt, answer.reply)
+            if on_cut is not None:
+                await on_cut(conn, self._run, answer.reply.text)
 
     # Act.
 

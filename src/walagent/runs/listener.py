@@ -10,7 +10,7 @@ from walagent.errors import WalagentError
 from walagent.store.sessions.connections import Pool
 from walagent.telemetry.log import log
 
-_CHANNELS = ("walagent_runs", "walagent_cancel", "walagent_budgets")
+_CHANNELS = ("walagent_runs", "walagent_cancel", "walagent_budgets", "walagent_interrupt")
 _CHECK = 30.0  # seconds between checks of the LISTEN connection
 _RETRY = 1.0  # seconds until a new connection after one was lost
 

@@ -5,15 +5,19 @@ A reply is streamed only if somebody read its run or thread when it began.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 from uuid import UUID
 
+from walagent.base.concurrency import first_of
 from walagent.domain.agent_spec import Finish
-from walagent.domain.run import RunSpec
+from walagent.domain.run import RunSpec, Step
+from walagent.message import ModelSpec, Reply, Request, Stop, Text, Usage
+from walagent.models.cost import input_bound
+from walagent.moves import Kind
 
 _KINDS = frozenset({"agent", "turn"})
 
@@ -157,6 +161,36 @@ async def changes_of(reader: Reader, seconds: float) -> AsyncGenerator[list[Mapp
             yield []
         else:
             yield reader.take()
+
+
+def private(run: RunSpec) -> LiveReply | None:
+    """Return a reply without readers, where a text of a person interrupts: what is said is kept."""
+    if (run.turns or {}).get("meanwhile") != "interrupt":
+        return None
+    return LiveReply(0, run.run_id, run.agent.name, None)
+
+
+async def wanted(
+    asking: Coroutine[Any, Any, Reply], kind: Kind, run: RunSpec, steps: Sequence[Step]
+) -> Reply | None:
+    """Await a reply; None: it was not wanted any more, and the call was cancelled."""
+    if (unwanted := kind.unwanted) is None:
+        return await asking
+
+    async def none() -> None:
+        await unwanted(run, steps)
+
+    return await first_of(reply=asking, unwanted=none())
+
+
+def cut_reply(live: LiveReply | None, request: Request, model: ModelSpec) -> Reply:
+    """Return what was said of a reply that was cut off.
+
+    Its usage is estimated at 4 bytes a token: a provider does not say what a cancelled call used.
+    """
+    text = "".join(live.pieces).strip() if live else ""
+    usage = Usage(input_bound(request) // 4, output_tokens=len(text.encode()) // 4 + 1)
+    return Reply((Text(text),) if text else (), Stop.END, usage, model=model.model_id)
 
 
 def _thread_of(run: RunSpec) -> UUID | None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from walagent.models.model import Model
 from walagent.moves import Kind
 from walagent.runs.budgets import Budgets
+from walagent.runs.interrupts import Interrupts
 from walagent.runs.live_replies import LiveReplies
 from walagent.runs.recorder import Recorder
 from walagent.store.sessions.connections import Pool
@@ -34,6 +35,7 @@ class Resources:
         is_out: whether runs need not wait for the model of a label, if they have a fall-back.
         shares: whether runs share replies; not where others cannot see what they record.
         replies: those that are being written now.
+        interrupts: hints that people interrupt turns.
     """
 
     pool: Pool
@@ -46,6 +48,7 @@ class Resources:
     shares: bool = False
     budgets: Budgets = field(default_factory=Budgets)
     replies: LiveReplies = field(default_factory=LiveReplies)
+    interrupts: Interrupts = field(default_factory=Interrupts)
 
     @cached_property
     def recorder(self) -> Recorder:

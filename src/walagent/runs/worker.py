@@ -348,6 +348,9 @@ class Worker:
                 self._leases.nudge()  # anyone can notify; the heartbeat reads the state
         elif channel == "walagent_budgets":
             self._leases.nudge()  # which reads them
+        elif channel == "walagent_interrupt":
+            self._resources.interrupts.hint(payload)
+            return
         self._wake.set()
 
     async def _drain(self) -> None:

@@ -93,6 +93,28 @@ async def end(
     )
 
 
+async def said_meanwhile(conn: Connection, claim: Claim, upto: int) -> Mapping[str, Any] | None:
+    """Read whether people have said something since an event that the turn takes in.
+
+    Returns:
+        `interrupts`: whether the reply that is being written is not wanted any more.
+    """
+    cursor = await conn.execute(
+        "select agent_internal.said_meanwhile(_run => %(run)s, _upto => %(upto)s)",
+        {"run": claim.run_id, "upto": upto},
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def post_cut_off(conn: Connection, claim: Claim, text: str) -> None:
+    """Post what was said of a reply, in the transaction that records it."""
+    await conn.execute(
+        "select agent_internal.post_cut_off(_run => %(run)s, _text => %(text)s)",
+        {"run": claim.run_id, "text": LossyText(text)},
+    )
+
+
 async def look_summary(conn: Connection, claim: Claim, size: int) -> Mapping[str, Any]:
     """Read what a summary is made from: all but the latest events."""
     cursor = await conn.execute(

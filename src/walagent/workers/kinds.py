@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from walagent.domain.run import RunSpec
 from walagent.matching.document import SizeLimits
 from walagent.moves import End, Kind
+from walagent.runs.interrupts import Interrupts
 from walagent.runs.kinds.agent_kind import agent_kind
 from walagent.runs.kinds.delivery_kind import delivery_kind
 from walagent.runs.kinds.embedding_kind import embedding_kind
@@ -29,6 +30,7 @@ class Parts:
         limits: limits of the change that a run stores.
         tools_dsn: returns the connection string for code of others, if it is set.
         outgoing: what deliveries need.
+        interrupts: hints that people interrupt turns.
     """
 
     pool: Pool
@@ -37,6 +39,7 @@ class Parts:
     limits: SizeLimits
     tools_dsn: Callable[[], str]
     outgoing: Outgoing
+    interrupts: Interrupts
 
 
 def _agent(parts: Parts) -> Kind:
@@ -60,7 +63,7 @@ def _delivery(parts: Parts) -> Kind:
 
 _KINDS: Mapping[str, Callable[[Parts], Kind]] = {
     "agent": _agent,
-    "turn": lambda parts: turn_kind(parts.pool, parts.toolbox, parts.secret),
+    "turn": lambda parts: turn_kind(parts.pool, parts.toolbox, parts.secret, parts.interrupts),
     "node": lambda parts: workflow_kind(parts.pool, parts.toolbox, parts.secret),
     "embedding": _embedding,
     "delivery": _delivery,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.models.model import Model
+from walagent.runs.interrupts import Interrupts
 from walagent.runs.resources import Resources
 from walagent.runs.tools.toolbox import Toolbox
 from walagent.runs.worker_models import Models
@@ -32,8 +33,9 @@ def agent_resources(  # noqa: PLR0913 - a part of the composition root
         tools_dsn: returns the connection string for code of others, if it is set.
         outgoing: what deliveries need.
     """
-    kinds = kinds_of(Parts(pool, toolbox, secret, limits, tools_dsn, outgoing))
+    interrupts = Interrupts()
+    kinds = kinds_of(Parts(pool, toolbox, secret, limits, tools_dsn, outgoing, interrupts))
     if isinstance(models, Models):
         of_models = (models.tight, models.prepare, models.label, models.is_out)
-        return Resources(pool, models.get, kinds, *of_models, shares=True)
-    return Resources(pool, lambda name, _tenant: models(name), kinds)
+        return Resources(pool, models.get, kinds, *of_models, shares=True, interrupts=interrupts)
+    return Resources(pool, lambda name, _tenant: models(name), kinds, interrupts=interrupts)

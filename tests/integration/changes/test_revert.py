@@ -255,3 +255,24 @@ async def test_an_update_that_is_not_published_is_taken_back(
         state, reason = await revert(d, 2)
         assert (state, reason) == ("failed", "run 2 has no changes that were recorded")
     assert await value(conn, "select count(*) from agent_internal.row_before") == 0
+
+
+async def test_a_run_that_was_taken_back_can_begin_afresh(conn: AsyncConnection, dsn: str) -> None:
+    """Not while what it wrote is in effect; what it writes then can be taken back as well."""
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, [call("update_row", status="closed")]) as d:
+        await attach(conn, "writes=[status], on=[insert], finish=answer")
+        await run_all(conn, "insert into support_tickets (id, issue) values (7, 'x')")
+        await d.ended()
+        failed = "select state = 'failed' from agent.run where id = 1"
+        for _ in range(2):
+            await d.until(failed)
+            await d.caught_up()
+            error = await refused(conn, "select agent.retry(1, fresh => true)", state="WA003")
+            assert "walagent revert" in str(error)
+            assert (await revert(d, 1)) == ("succeeded", "1 change of run 1 was taken back")
+            assert await rows(conn, TICKET) == [(None, "open", None)]
+            assert "was reverted" in str(await refused(conn, "select agent.revert(1)"))
+            await run_all(conn, "select agent.retry(1, fresh => true)")
+            await d.until("select status = 'closed' from support_tickets")
+    assert await rows(conn, "select * from agent.broken_invariant") == []

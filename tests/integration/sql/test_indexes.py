@@ -97,6 +97,10 @@ USES = {
         "row_change/revert.sql",
         "select id from agent.run r where r.undoes = 7",
     ),
+    "run_forked": (
+        "console/queries/forks.sql",
+        "select id from agent.run r where r.fork_of = 7",
+    ),
     "run_of_thread": (
         "console/queries/thread_turns.sql",
         """select id from agent.run r where r.kind = 'turn' and r.ordering_key = 'thread 7'

@@ -13,6 +13,7 @@ SHORT = {
     "runs why",
     "runs changes",
     "runs revert",
+    "runs fork",
     "evaluations replay",
 }  # `show` and so on
 NAMES = [name for path, _ in walk() if (name := " ".join(path)) not in SHORT]

@@ -130,7 +130,7 @@ def test_every_provider_is_documented() -> None:
 # The command line.
 
 # Documented as `show`, `why` and so on.
-SHORT = {"runs show", "runs why", "runs changes", "runs revert"}
+SHORT = {"runs show", "runs why", "runs changes", "runs revert", "runs fork"}
 
 
 def test_every_command_is_documented_with_its_options() -> None:

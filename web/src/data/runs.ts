@@ -154,6 +154,11 @@ export interface StepContent {
   for?: string;
   why?: string;
   reused?: { run: number };
+  /** Of a fork: a step of the run that it goes on from. */
+  kept?: boolean;
+  fork?: { run: number; step: number };
+  /** Who replied in place of the model. */
+  written_by?: string;
   [more: string]: unknown;
 }
 

@@ -4,6 +4,7 @@ import { type ReactNode, useEffect, useMemo, useState } from "react";
 
 import { bytes, duration, money, number, tableName } from "../data/format";
 import { useQueryOnce } from "../data/queries";
+import { stepOfCall } from "../data/forks";
 import { useReplies } from "../data/replies";
 import { badge, type Change, isOpen, type RunDetail, type RunState, useChain, useRun, useSteps } from "../data/runs";
 import { useApprovals } from "../data/approvals";
@@ -23,6 +24,7 @@ import { Time } from "../parts/time";
 import { Absent } from "./missing";
 import { RunActions } from "./run-actions";
 import { Reverted, RunChanges, RunReverts } from "./run-changes";
+import { GoOn, RunForks } from "./run-fork";
 import { lastList, type RowSeen } from "./runs-list";
 import { StepTree } from "./step-tree";
 import { type Call, type Item, items, type Note, type Reply, sqlValue } from "./steps";
@@ -73,6 +75,7 @@ export default function RunPage(): ReactNode {
         <Facts run={run} />
         <Ended run={run} />
         <RunReverts run={run} />
+        <RunForks run={run} />
         <div className="runcols">
           <div className="stack">
             <Panel
@@ -262,12 +265,14 @@ function ReplyView({ item, run, isFirst, isOpen }: { item: Reply; run: RunDetail
         <span className="no">{item.no}</span>
         <h2>{item.calls ? `Model called ${item.calls} ${item.calls === 1 ? "tool" : "tools"}` : "Model replied"}</h2>
         <span className="muted">
-          {item.model}
+          {step.content.written_by ? `${step.content.written_by}, in place of the model` : item.model}
+          {step.content.kept && " · kept"}
           {step.content.reused && ` · reply of run ${step.content.reused.run}`}
         </span>
         <span className="end muted">
           {number(input)} + {number(step.output_tokens ?? 0)} tokens{cost} · {duration(step.duration_ms ?? 0)}
         </span>
+        <GoOn run={run} point={{ step: step.seq, args: null }} />
       </header>
       <div className="body">
         {isFirst && <Prompts run={run} isOpen={isOpen} />}
@@ -335,6 +340,7 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
       ? approvals.rows.find((each) => each.run_id === run.id && each.tool === item.tool)
       : undefined;
   const result = item.result;
+  const at = stepOfCall(result, item.intent, item.approval);
   const text =
     typeof result?.content.content === "string"
       ? result.content.content
@@ -348,6 +354,7 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
           <code>{item.tool}</code>
         </h2>
         <State state={state} word={word} />
+        {result?.content.kept && <span className="muted">kept</span>}
         <span className="end muted">
           {result ? (
             duration(result.duration_ms ?? 0)
@@ -359,6 +366,9 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
             ""
           )}
         </span>
+        {at !== undefined && (
+          <GoOn run={run} point={{ step: at, args: JSON.stringify(item.arguments ?? {}, null, 2) }} />
+        )}
       </header>
       <div className="body">
         {item.arguments === null && item.raw !== undefined ? (

@@ -1,5 +1,6 @@
 /** From recorded steps to what the page of a run shows: replies, calls with their results, notes. */
 import { Exact } from "../data/exact";
+import { forkText } from "../data/forks";
 import type { Part, RunDetail, Step, StepContent } from "../data/runs";
 
 export interface Call {
@@ -111,6 +112,7 @@ export function noteText(content: StepContent): string {
   if (content.fallback)
     return `Asks ${content.fallback} instead of ${content.for ?? "the model"}: ${content.why ?? ""}.`;
   if (content.tier) return `Asks in tier ${content.tier} instead of ${content.for ?? "another"}: ${content.why ?? ""}.`;
+  if (content.fork) return forkText(content);
   if (!content.retry) return "";
   return `Retried by ${content.by ?? "the operator"}${content.fresh ? ", from the beginning" : ""}.`;
 }

@@ -51,10 +51,10 @@ export function Chat({ thread, members }: ChatProps) {
   const busy = useTurns(thread.id).rows.filter((each) => each.state === "running");
   const [sending, setSending] = useState<readonly Sending[]>([]);
   const stored = new Set(events.map((each) => each.id));
-  const send = async (message: Sending) => {
+  const send = async (message: Sending, how: "post" | "interrupt" = "post") => {
     setSending((all) => [...all.filter((each) => each.id !== message.id), message]);
     try {
-      await mutate("post", { thread: thread.id, text: message.text, id: message.id });
+      await mutate(how, { thread: thread.id, text: message.text, id: message.id });
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       setSending((all) => all.map((each) => (each.id === message.id ? { ...each, problem: error.message } : each)));
@@ -95,6 +95,11 @@ export function Chat({ thread, members }: ChatProps) {
       <Foot
         thread={thread}
         onSend={(text) => void send({ id: crypto.randomUUID(), text, problem: null }).catch(toastProblem)}
+        onInterrupt={
+          busy.length
+            ? (text) => void send({ id: crypto.randomUUID(), text, problem: null }, "interrupt").catch(toastProblem)
+            : undefined
+        }
       >
         {busy.map((each) => (
           <Stop key={each.id} turn={each.id} agent={each.agent} />
@@ -279,6 +284,7 @@ function Said({ data }: { data: Record<string, unknown> }) {
       )}
       {to && <span className="muted">to {to} </span>}
       <Prose text={textOf(data.text)} />
+      {data.cut_off === true && <span className="muted"> … cut off</span>}
       {data.cut !== undefined && <span className="muted"> … shortened: it has {bytes(Number(data.cut))}</span>}
     </>
   );
@@ -358,7 +364,14 @@ function Stop({ turn, agent }: { turn: string; agent: string }) {
   );
 }
 
-function Foot({ thread, onSend, children }: { thread: Thread; onSend: (text: string) => void; children: ReactNode }) {
+interface FootProps {
+  thread: Thread;
+  onSend: (text: string) => void;
+  onInterrupt: ((text: string) => void) | undefined;
+  children: ReactNode;
+}
+
+function Foot({ thread, onSend, onInterrupt, children }: FootProps) {
   const change = async (name: string) => {
     try {
       await mutate(name, { thread: thread.id }, [threadShape("thread", thread.id)]);
@@ -386,7 +399,7 @@ function Foot({ thread, onSend, children }: { thread: Thread; onSend: (text: str
         </p>
       )}
       {thread.can_post ? (
-        <Composer name={`thread.${thread.id}`} onSend={onSend} most={MOST}>
+        <Composer name={`thread.${thread.id}`} onSend={onSend} onInterrupt={onInterrupt} most={MOST}>
           {children}
         </Composer>
       ) : (

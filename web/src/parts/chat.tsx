@@ -113,12 +113,14 @@ interface ComposerProps {
   /** What a text is kept under until it is sent. */
   name: string;
   onSend: (text: string) => void;
+  /** While somebody answers: send the text so that they stop, and take it up. */
+  onInterrupt?: ((text: string) => void) | undefined;
   most?: number;
   /** More buttons, before the one that sends. */
   children?: ReactNode;
 }
 
-export function Composer({ name, onSend, most = 4_000, children }: ComposerProps) {
+export function Composer({ name, onSend, onInterrupt, most = 4_000, children }: ComposerProps) {
   const [text, setText] = useTyped(name);
   const area = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
@@ -130,9 +132,9 @@ export function Composer({ name, onSend, most = 4_000, children }: ComposerProps
     at.style.height = "auto";
     at.style.height = `${Math.min(at.scrollHeight + 2, innerHeight / 5)}px`;
   }, [text]);
-  const send = () => {
+  const send = (to = onSend) => {
     if (!text.trim()) return;
-    onSend(text.trim());
+    to(text.trim());
     setText("");
     area.current?.focus();
   };
@@ -172,6 +174,17 @@ export function Composer({ name, onSend, most = 4_000, children }: ComposerProps
         </span>
         <span className="end row">
           {children}
+          {onInterrupt && (
+            <button
+              className="btn small"
+              type="button"
+              disabled={!text.trim()}
+              title="Send, and cut off what is being written"
+              onClick={() => send(onInterrupt)}
+            >
+              Interrupt
+            </button>
+          )}
           <button className="btn small primary" type="submit" disabled={!text.trim()}>
             Send
           </button>

@@ -10,7 +10,8 @@ from walagent.cli.terminal.output import cell, clean, print_wrapped
 _HEAD = (
     "attachment", "version", "session", "question", "principal", "agent", "model", "run_as", "key",
     "reason", "commit_lsn", "committed_at",
-    "cause_run", "undoes", "depth", "attempt", "worker", "blocked_by", "next_attempt_at", "tokens",
+    "cause_run", "undoes", "fork_of", "fork_step", "depth", "attempt", "worker", "blocked_by",
+    "next_attempt_at", "tokens",
     "cost", "created_at", "started_at", "finished_at", "result", "error",
 )  # fmt: skip
 _USUAL = {("tokens", 0), ("depth", 0)}
@@ -33,6 +34,8 @@ def lines(run: Mapping[str, Any]) -> Iterator[str]:
         for change in (run["change"], *run["merged"]):
             yield from _change(change)
     yield from step_lines(run)
+    if run["forks"]:
+        yield f"forks: {', '.join(map(str, run['forks']))}"
     if run["changed"]:
         rows = "1 row" if run["changed"] == 1 else f"{run['changed']} rows"
         yield f"changed {rows}: walagent changes --run {run['id']}"
@@ -60,10 +63,11 @@ def _change(change: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _step(step: Mapping[str, Any]) -> Iterator[str]:
+    kept = " (kept)" if step["content"].get("kept") else ""
     cost = f", ${cell(step['cost'])}" if step["cost"] is not None else ""
     tokens = f", {step['tokens']} tokens{cost}" if step["tokens"] else ""
     took = f", {step['duration_ms']} ms" if step["duration_ms"] is not None else ""
-    yield f"{step['seq']:>3}  {_title(step)}{tokens}{took}"
+    yield f"{step['seq']:>3}  {_title(step)}{kept}{tokens}{took}"
     for line in _body(step["kind"], step["content"]):
         for part in clean(line).splitlines():
             yield f"{_INDENT}{part}"
@@ -73,6 +77,8 @@ def _title(step: Mapping[str, Any]) -> str:
     content = step["content"]
     match step["kind"]:
         case "reply":
+            if author := content.get("written_by"):
+                return clean(f"{author} replied in place of the model")
             note = f" — {content['note']}" if content.get("note") else ""
             by = content.get("by", "agent")
             if reused := content.get("reused"):
@@ -112,12 +118,23 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
             yield f"asks {content['fallback']} instead of {content['for']}: {content['why']}"
         case "note" if "tier" in content:
             yield f"asks in tier {content['tier']} instead of {content['for']}: {content['why']}"
+        case "note" if "fork" in content:
+            yield from _forked(content)
         case "note":
             fresh = ", with an empty transcript" if content.get("fresh") else ""
             by = f" (retried by {content.get('by')}{fresh})" if content.get("retry") else ""
             yield f"{content.get('text', '')}{by}".strip()
         case _:
             pass
+
+
+def _forked(content: Mapping[str, Any]) -> Iterator[str]:
+    of = content["fork"]
+    yield f"goes on from step {of['step']} of run {of['run']} (forked by {content.get('by')})"
+    if "prompt" in content:
+        yield f"prompt: {_shortened(content['prompt'])}"
+    if "arguments" in content:
+        yield f"arguments: {orjson.dumps(content['arguments']).decode()}"
 
 
 def _result(content: Mapping[str, Any]) -> Iterator[str]:

@@ -127,7 +127,7 @@ _OPEN: Final = (
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Begin with an empty transcript; refused for a run that wrote or sent something.",
+    help="Begin with an empty transcript; refused while what the run wrote or sent is in effect.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_result

@@ -106,12 +106,17 @@ def open_(
 @_thread
 @click.argument("text")
 @click.option("--id", "key", type=click.UUID, help="ID of the event; a repetition has no effect.")
+@click.option(
+    "--interrupt", is_flag=True, help="Cut off what agents are saying; they take it in at once."
+)
 @json_option()
 @where_options
-def post_(where: Where, thread: UUID, text: str, key: UUID | None, *, as_json: bool) -> None:
+def post_(  # noqa: PLR0913 - as many as the command has options
+    where: Where, thread: UUID, text: str, key: UUID | None, *, interrupt: bool, as_json: bool
+) -> None:
     """Post a text; print the number of its event."""
     given = {"thread": thread, "text": text, "id": key}
-    number = ask(where, lambda conn: threads.post(conn, given))
+    number = ask(where, lambda conn: threads.post(conn, given, interrupt=interrupt))
     if as_json:
         print_json({"thread": thread, "number": number})
     else:

@@ -11,5 +11,5 @@
                                    and jsonb_typeof(d.content -> 'edited') = 'object'), c -> 'arguments') else '{}' end) j
                      order by length(j.value::text) > 60, j.key) e) a
   where s.run_id = r.id and s.kind = 'reply' and c ? 'call'
-    and exists (select from agent.step d where d.run_id = r.id and d.kind = 'result' and d.content ->> 'call_id' = c ->> 'call'
+    and exists (select from agent.step d where d.run_id = r.id and d.kind = 'result' and d.content ->> 'call_id' = c ->> 'call' and not d.content ? 'kept'
                                           and d.content ->> 'is_error' is distinct from 'true'))

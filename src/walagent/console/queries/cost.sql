@@ -9,7 +9,7 @@ select s.recorded_at::date::text as day,
            as tokens,
        sum(coalesce(s.cached_tokens, 0))::bigint as cached
   from agent.run r
-       join agent.step s on s.run_id = r.id and s.kind = 'reply'
+       join agent.step s on s.run_id = r.id and s.kind = 'reply' and not s.content ?| '{kept,written_by}'
        left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
  where r.created_at >= date_trunc('day', now()) - make_interval(days => least(coalesce(nullif(%(days)s, '')::integer, 14), 366) - 1)
  group by 1, 2, 3, 4

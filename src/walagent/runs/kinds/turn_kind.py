@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from walagent.deciders.loop import since_retry
-from walagent.deciders.turn import SUMMARIZER, TurnDecider, pinned_of
+from walagent.deciders.turn import SUMMARIZER, TurnDecider, pinned_of, upto_of
 from walagent.domain.agent_spec import Finish
 from walagent.domain.run import RunSpec, RunState, Step, StepKind
 from walagent.domain.thread import ThreadView
@@ -21,6 +21,8 @@ from walagent.domain.untrusted import marker
 from walagent.errors import LeaseLostError, ToolBrokenError
 from walagent.message import Json
 from walagent.moves import Connection, End, Kind, fail
+from walagent.runs.interrupts import Interrupts
+from walagent.runs.kinds.meanwhile import Meanwhile
 from walagent.runs.rendering.thread_burn import render_burn
 from walagent.runs.rendering.thread_json import render_for_summary, render_json
 from walagent.runs.rendering.thread_template import TemplateError, render_template
@@ -45,14 +47,24 @@ _CALL = "select {function}(($1 ->> 'thread')::uuid, ($1 ->> 'seen')::bigint)::te
 _ASLEEP = "the wake rule does not hold now"
 
 
-def turn_kind(pool: Pool, toolbox: Toolbox, secret: bytes) -> Kind:
+def turn_kind(pool: Pool, toolbox: Toolbox, secret: bytes, interrupts: Interrupts) -> Kind:
     """Create the kind `turn`.
 
     Args:
+        interrupts: where notifications of interruptions arrive.
         secret: agent_internal.secret, which the markers of data blocks are derived from.
     """
     turn = _Turns(pool, toolbox, secret)
-    return Kind(TurnDecider(), toolbox, opens=turn.open, on_end=turn.end)
+    while_on = Meanwhile(pool, secret, interrupts, _size)
+    return Kind(
+        TurnDecider(),
+        toolbox,
+        opens=turn.open,
+        on_end=turn.end,
+        takes_in=while_on.take_in,
+        unwanted=while_on.interrupted,
+        on_cut=while_on.cut,
+    )
 
 
 class _Turns:
@@ -109,8 +121,7 @@ class _Turns:
             upto = pinned_of(steps)["upto"]
             await turns.store_summary(conn, run.claim, _answer(steps) or "", upto)
         elif end.state is RunState.SUCCEEDED:
-            upto = pinned_of(steps)["upto"]
-            await turns.end(conn, run.claim, _answer(steps), upto, _size(run))
+            await turns.end(conn, run.claim, _answer(steps), upto_of(steps), _size(run))
         elif seen is not None:
             await turns.end(conn, run.claim, None, int(str(seen)))
 

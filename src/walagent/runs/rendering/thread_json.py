@@ -41,6 +41,15 @@ def render_json(view: ThreadView, mark: str) -> str:
     ])  # fmt: skip
 
 
+def render_meanwhile(view: ThreadView, upto: int, mark: str) -> str:
+    """Render what others did in a thread after an event, while a turn goes on."""
+    new = [each for each in view.shown if each.number > upto and each.author != view.agent]
+    return "\n\n".join([
+        framed("events", "\n".join(_lines(new)), mark),
+        "This happened in the thread while you were at work. Go on, and take it into account.",
+    ])  # fmt: skip
+
+
 def render_for_summary(view: ThreadView, mark: str) -> str:
     """Render the events that a summary is to replace."""
     parts = [framed("summary", view.summary, mark)] if view.summary else []

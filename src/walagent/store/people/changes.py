@@ -53,6 +53,17 @@ async def list_changes(conn: Connection, filters: ChangeFilter, *, limit: int) -
     return await cursor.fetchall()
 
 
+async def changed_since(conn: Connection, run: int, step: int) -> int:
+    """Count the changes of a run by a step and those after it, if they are in effect."""
+    cursor = await conn.execute(
+        "select coalesce(sum(c.rows), 0) from agent.row_change c"
+        " where c.run_id = %(run)s and c.step >= %(step)s and agent_internal.in_effect(c.run_id)",
+        {"run": run, "step": step},
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Reversal:
     """Which runs are taken back: those that changed rows, and are in effect.

@@ -4,6 +4,7 @@ Each calls a function of the schema, which checks privileges; the caller transla
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from psycopg import AsyncConnection
@@ -72,6 +73,40 @@ async def retry(
         same_version=same_version,
         fresh=fresh,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a fork has in the place of what the run has.
+
+    Args:
+        prompt: the system prompt.
+        reply: that of the model: a text, or an object with text and calls.
+        arguments: those of the call.
+        newest_version: go on with the current version of the attachment.
+    """
+
+    prompt: str | None = None
+    reply: Json = None
+    arguments: Mapping[str, Json] | None = None
+    newest_version: bool = False
+
+
+async def fork(conn: Connection, run_id: int, step: int, change: Change) -> int:
+    """Begin a run that goes on from a step of a run that has ended; return its ID."""
+    found = await _call(
+        conn,
+        "select agent.fork(run_id => %(run)s, step => %(step)s, prompt => %(prompt)s,"
+        " reply => %(reply)s::jsonb, arguments => %(arguments)s::jsonb,"
+        " newest_version => %(newest)s)",
+        run=run_id,
+        step=step,
+        prompt=change.prompt,
+        reply=None if change.reply is None else Jsonb(change.reply),
+        arguments=None if change.arguments is None else Jsonb(dict(change.arguments)),
+        newest=change.newest_version,
+    )
+    return int(found)
 
 
 async def cancel(conn: Connection, run_ids: Sequence[int], reason: str | None) -> None:

@@ -1,7 +1,7 @@
 """Threads for people: list, show, change, and follow."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from psycopg import AsyncConnection, sql
@@ -203,11 +203,18 @@ async def _rows(conn: Connection, statement: str, **parameters: object) -> Seque
     return await cursor.fetchall()
 
 
-async def post(conn: Connection, arguments: Mapping[str, Json]) -> int:
-    """Post a text; return the number of its event."""
-    cursor = await conn.execute(
-        'select (agent.post(thread => %(thread)s, "text" => %(text)s, id => %(id)s)).number',
-        arguments,
-    )
+_POST: Final = 'select (agent.post(thread => %(thread)s, "text" => %(text)s, id => %(id)s)).number'
+_INTERRUPT: Final = (
+    'select (agent.interrupt(thread => %(thread)s, "text" => %(text)s, id => %(id)s)).number'
+)
+
+
+async def post(conn: Connection, arguments: Mapping[str, Json], *, interrupt: bool = False) -> int:
+    """Post a text; return the number of its event.
+
+    Args:
+        interrupt: cut off what agents are saying, so that they take it in at once.
+    """
+    cursor = await conn.execute(_INTERRUPT if interrupt else _POST, arguments)
     row = await cursor.fetchone()
     return row[0] if row else 0

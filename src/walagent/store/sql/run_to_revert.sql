@@ -2,10 +2,10 @@
 select v.definition,
        agent_internal.changes_to_revert(r.id) as changes,
        (select coalesce(jsonb_agg(jsonb_build_object('step', s.seq, 'name', s.content ->> 'name') order by s.seq), '[]')
-          from agent.step s where s.run_id = r.id and s.kind = 'intent') as outside,
+          from agent.step s where s.run_id = r.id and s.kind = 'intent' and not s.content ? 'kept') as outside,
        (select coalesce(jsonb_agg(jsonb_build_object('step', s.seq, 'name', s.content ->> 'name') order by s.seq), '[]')
           from agent.step s
-         where s.run_id = r.id and s.kind = 'result' and not (s.content -> 'is_error')::boolean
+         where s.run_id = r.id and s.kind = 'result' and not (s.content -> 'is_error')::boolean and not s.content ? 'kept'
            and not exists (select from agent.step i
                             where i.run_id = s.run_id and i.kind = 'intent' and i.content ->> 'call_id' = s.content ->> 'call_id')
            and not exists (select from jsonb_array_elements(v.definition -> 'tools') t
