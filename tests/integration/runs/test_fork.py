@@ -277,6 +277,8 @@ async def test_an_approver_forks_and_only_a_developer_says_what_is_said(
                 error = await refused(conn, "select agent.fork(1, 2, prompt => 'x')", state="42501")
                 assert "cannot become role" in message_of(error)
             assert await value(conn, "select count(*) from agent.run") == 2
+        audited = "select principal, object, detail from agent.audit where action = 'run.forked'"
+        assert await rows(conn, audited) == [(approver, "1", {"step": 2, "by_run": 2})]
 
 
 SAID: tuple[Answer, ...] = (

@@ -128,7 +128,7 @@ def test_every_command_is_in_one_group() -> None:
     """But for those that have a short form."""
     places = [(each.path, each.attribute) for _, each in ALL]
     twice = {name for (name, each) in ALL if places.count((each.path, each.attribute)) > 1}
-    short = {"show", "why", "changes", "revert"}
+    short = {"show", "why", "changes", "revert", "fork"}
     assert twice == short | {f"runs {name}" for name in short} | {"replay", "evaluations replay"}
 
 
