@@ -220,7 +220,7 @@ $$;
 
 -- Why a call exceeds a budget; NULL: it does not.
 --
--- What calls in progress have reserved is released within seconds, and most cost far less than the worst case.  An
+-- What calls in progress have reserved is released within seconds, unless they are in a batch, and most cost far less than the worst case.  An
 -- exhausted total can only be raised, which requeues the runs that wait for it.  If waiting is not brief, the result has
 -- what is left, so that the caller can lower its output limit.
 create or replace function agent_internal.refusal(
@@ -254,7 +254,11 @@ begin
         _reason := format('one call needs up to %s %s, more than all of budget "%s" (%s); raise it, or lower '
                           'max_output_tokens', agent_internal.short_number(_wanted), _unit, _budget.name, agent_internal.short_number(_limit));
     elsif _spent + _wanted <= _limit then
-        _wait := 1 + 2 * random();
+        -- A batch holds its reservations for hours: looking again every second would cost more than it saves.
+        _wait := case when exists (
+                     select from agent.spend s
+                      where s.settled_at is null and s.budget_id = _budget.id and agent_internal.is_in_batch(s.run_id, s.lease, s.call))
+                 then 40 else 1 end * (1 + 2 * random());
         _brief := true;
         _reason := format('budget "%s": %s of %s %s spent, %s reserved by calls in progress, next call needs up to %s',
                           _budget.name, agent_internal.short_number(_spent), agent_internal.short_number(_limit), _unit,

@@ -69,6 +69,7 @@ begin
     end loop;
     perform agent_internal.prune_issues(keep);
     perform agent_internal.prune_evaluations(keep);
+    perform agent_internal.prune_batches(keep);
     return _total;
 end;
 $$;

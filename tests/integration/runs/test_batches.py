@@ -407,6 +407,31 @@ async def test_what_a_batch_may_cost_stays_reserved_until_it_is_settled(
     assert await rows(conn, RESERVED) == [(0, 3 * BATCH_COSTS)]
 
 
+async def test_runs_wait_for_what_a_batch_has_reserved_without_hurry(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Nothing is exceeded, and all are asked in the end: each in a batch that the budget allows."""
+    budget = "insert into agent.budget (name, period, max_cost) values ('all', 'day', 0.1)"
+    await run_all(conn, budget)
+    refused_runs = "select count(*) from agent.run where error ->> 'budget' = 'all'"
+    hurry = "select count(*) from agent.run where next_attempt_at < now() + interval '30 s'"
+    async with desk(conn, dsn, settings=", finish=after_call") as desk_:
+        await desk_.wait(1)
+        await desk_.d.until(f"select ({refused_runs}) = 2 and ({hurry}) = 0")
+        for left in (2, 1, 0):
+            await desk_.turn()
+            await desk_.turn()
+            done = "select count(*) = %s from agent.run where not agent_internal.is_final(state)"
+            await desk_.d.until(done, left)
+            await run_all(conn, "update agent.run set next_attempt_at = now()"
+                                " where state = 'waiting_retry'")  # fmt: skip
+            await run_all(conn, "notify walagent_runs")
+            await desk_.wait(min(left, 1))
+        assert await desk_.ended(turns=False) == ["succeeded"] * 3
+        await books_agree(conn, desk_.provider)
+    assert await rows(conn, RESERVED) == [(0, 3 * BATCH_COSTS)]
+
+
 async def test_a_run_waits_no_longer_than_26_hours(conn: AsyncConnection, dsn: str) -> None:
     """Then it asks directly; what the provider may have charged stays counted."""
     budget = "insert into agent.budget (name, period, max_cost) values ('all', 'day', 100)"
