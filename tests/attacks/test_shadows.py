@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, refused, role, rows, run_all, session, value
-from tests.helpers.people import application
+from tests.helpers.people import application, person
 from tests.integration.canary.test_shadow import (
     KEPT,
     OUTCOMES,
@@ -259,3 +259,22 @@ async def test_a_shadow_of_another_tenant_is_not_seen(
         await own.execute("select agent.act_as(%s)", [token])
         for table in ("agent.shadow_run", "agent_internal.shadowed_run", "agent.canary_figures"):
             assert await rows(own, f"select * from {table}") == []
+
+
+async def test_a_shadow_of_a_tenant_acts_in_it(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """As its runs do; what it came to is of the tenant."""
+    script = says(tmp_path, *sets("bug"))
+    await run_all(conn, DESK + SECOND.format(script))
+    token = await person(conn, "ann", "developer", "viewer", tenant="acme")
+    async with conn.transaction():
+        await conn.execute("select agent.act_as(%s)", [token])
+        await attach(conn, "name=desk, writes=[category]")
+        await value(conn, "select agent.shadow('desk', 'model=second')")
+    async with daemon(conn, dsn, REAL) as d:
+        await tickets(d, "one")
+        assert await shadow(dsn) == 1
+    found = "select tenant, outcome from agent.shadow_run"
+    assert await rows(conn, found) == [("acme", "same")]
+    assert await rows(conn, "select tenant from agent.evaluation") == [("acme",)]
