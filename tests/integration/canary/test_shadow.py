@@ -206,3 +206,25 @@ async def test_what_cannot_be_a_shadow_is_refused(
     await value(conn, "select agent.canary('desk', 'model=second')")
     await refused(conn, "select agent.shadow('desk', share => 0.5)", state="WA013")
     await refused(conn, "select agent.shadow('desk', 'model=second')", state="WA013")
+
+
+async def test_a_shadow_that_lasts_forgets_with_its_runs(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Retention removes what it did on changes whose runs are removed, not the shadow."""
+    await shadowed(conn, says(tmp_path, *sets("bug")))
+    async with daemon(conn, dsn, REAL) as d:
+        await tickets(d, "broken", "broken, too")
+        assert await shadow(dsn) == 2
+    await run_all(
+        conn,
+        "delete from agent.run where id = (select min(run_id) from agent.shadow_run);"
+        "update agent.evaluation set held_until = now() - interval '1 year';"
+        "select agent_internal.prune_evaluations('1 day')",
+    )
+    assert await rows(conn, OUTCOMES) == [("2", "same")]
+    assert await value(conn, "select count(*) from agent.evaluation_case") == 1
+    await value(conn, "select agent.roll_back_canary('desk')")
+    later = "update agent.evaluation set ended_at = now() - interval '1 year'"
+    await run_all(conn, f"{later}; select agent_internal.prune_evaluations('1 day')")
+    assert await value(conn, "select count(*) from agent.evaluation") == 0

@@ -102,6 +102,7 @@ async def test_a_shadow_is_begun_and_compared(
         assert max(map(len, lines)) <= width
     shown = user.types("evaluations", "show", str(other["evaluation"])).worked().out
     assert "candidate: update_row(category=billing)" in shown
+    assert "2 cases of shadow version 2; 1 agree, 1 differ" in shown
     assert "shadow version 2" in shown_in(user, 140, "agents", "list")
     user.types(*canary, "shadow", "desk", "--share", "0.5").worked()
     user.types(*canary, "change", "desk", "--share", "0.2").worked()
