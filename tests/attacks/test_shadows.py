@@ -5,9 +5,21 @@ from pathlib import Path
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
 
 from tests.helpers.daemon import daemon
-from tests.helpers.database import DESK, attach, refused, role, rows, run_all, session, value
+from tests.helpers.database import (
+    DEADLINE,
+    DESK,
+    attach,
+    refused,
+    role,
+    rows,
+    run_all,
+    session,
+    until,
+    value,
+)
 from tests.helpers.people import application, person
 from tests.integration.canary.test_shadow import (
     KEPT,
@@ -23,7 +35,7 @@ from tests.integration.canary.test_shadow import (
 from walagent.config import Config
 from walagent.models.script import call
 from walagent.store.sessions.connections import connect
-from walagent.trial.shadowing import Shadower
+from walagent.trial.shadowing import Shadower, keep_shadowing
 
 LOUD = """
 create sequence called;
@@ -278,3 +290,30 @@ async def test_a_shadow_of_a_tenant_acts_in_it(
     found = "select tenant, outcome from agent.shadow_run"
     assert await rows(conn, found) == [("acme", "same")]
     assert await rows(conn, "select tenant from agent.evaluation") == [("acme",)]
+
+
+async def test_a_login_that_does_not_own_the_schema_executes_no_shadow(
+    conn: AsyncConnection, dsn: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says so once, and the shadow waits for one that does; what is shadowed is kept."""
+    await shadowed(conn, says(tmp_path, *sets("bug")))
+    async with daemon(conn, dsn, REAL) as d:
+        await tickets(d, "one")
+        async with role(conn) as login:
+            await run_all(conn, f"select agent.grant_runner('{login}')")
+            given = make_conninfo(dsn, user=login)
+            async with await connect(given) as watch:
+                keeping = asyncio.create_task(keep_shadowing(watch, lambda: given, Config()))
+                with caplog.at_level("ERROR"):
+                    async with asyncio.timeout(DEADLINE):
+                        while "shadow.refused" not in caplog.text:  # noqa: ASYNC110 - a log
+                            await asyncio.sleep(0.02)
+                keeping.cancel()
+                await asyncio.wait({keeping})
+        assert await rows(conn, OUTCOMES) == [("1", "waiting")]
+        async with await connect(dsn) as watch:
+            keeping = asyncio.create_task(keep_shadowing(watch, lambda: dsn, Config()))
+            await until(conn, "select exists (select from agent.evaluation_case)")
+            keeping.cancel()
+            await asyncio.wait({keeping})
+    assert await rows(conn, OUTCOMES) == [("1", "same")]
