@@ -36,6 +36,7 @@ comment on column agent.attachment.paused_by is 'Who paused it; null if walagent
 comment on column agent.attachment.turns is 'How its agent takes part in threads, an object: wake_function, context, template, format, max_context_tokens, meanwhile; NULL: it acts on the rows of a table';
 comment on column agent.attachment.canary is 'The canary, an object: changes, rollback_if, min_runs; NULL: none. agent.canary() sets it';
 comment on column agent.attachment.canary_share is 'Share of the ordering keys that the canary has, between 0 and 1';
+comment on column agent.attachment.canary_shadow is 'Whether the canary is a shadow: what it does is rolled back';
 comment on column agent.attachment.canary_definition is 'The definition that runs of the canary use, frozen by a trigger; the reader receives it through the WAL';
 
 comment on table agent.attachment_version is 'Frozen definitions of attachments, with agent and tools, by version';
@@ -47,6 +48,7 @@ comment on column agent.attachment_version.active_until is 'Commit LSN of the tr
 comment on column agent.attachment_version.made_at is 'Time of creation';
 comment on column agent.attachment_version.tenant is 'Tenant of the attachment';
 comment on column agent.attachment_version.share is 'Share of the ordering keys that a canary has in effect, as of the checkpoint; NULL: no canary';
+comment on column agent.attachment_version.shadow is 'Whether that canary is a shadow';
 
 comment on table agent.backfill is 'Backfills: runs for the rows that existed at the attach, or at the end of a gap';
 comment on column agent.backfill.attachment_id is 'Attachment whose rows it reads';

@@ -354,7 +354,7 @@ begin
         when _agent.tool_choice not in ('auto', 'required') then 'after_call'
         when 'update_row' = any (_names) and _names <@ '{update_row,do_nothing}' then 'after_call'
         else 'answer' end);
-    return to_jsonb(_attachment) - '{paused,paused_reason,paused_by,attached_at,source,definition,debounce,approval_ttl,canary,canary_share,canary_definition}'::text[]
+    return to_jsonb(_attachment) - '{paused,paused_reason,paused_by,attached_at,source,definition,debounce,approval_ttl,canary,canary_share,canary_definition,canary_shadow}'::text[]
         - case when to_jsonb(_attachment) -> 'turns' = 'null' then 'turns' else '' end || jsonb_build_object(
         'relation_oid', _attachment.relation::oid::bigint,
         'schema', (select nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -409,8 +409,8 @@ begin
         end if;
         -- Pausing changes neither what matches nor what a run does: no new version.  Resuming checks the attachment
         -- again: what has changed in its table is now rejected, or becomes part of the definition.
-        _same := to_jsonb(new) - '{paused,paused_reason,paused_by,definition,canary,canary_share,canary_definition}'::text[]
-                 = to_jsonb(old) - '{paused,paused_reason,paused_by,definition,canary,canary_share,canary_definition}'::text[];
+        _same := to_jsonb(new) - '{paused,paused_reason,paused_by,definition,canary,canary_share,canary_definition,canary_shadow}'::text[]
+                 = to_jsonb(old) - '{paused,paused_reason,paused_by,definition,canary,canary_share,canary_definition,canary_shadow}'::text[];
         if _same and (new.paused or not old.paused) then
             new.definition := old.definition;
             return new;

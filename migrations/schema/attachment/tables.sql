@@ -41,12 +41,14 @@ create table agent.attachment (
     paused_by     name,
     turns         jsonb check (jsonb_typeof(turns) = 'object'),
     canary        jsonb check (jsonb_typeof(canary) = 'object'),
-    canary_share  double precision check (canary_share > 0 and canary_share < 1),
+    canary_share  double precision check (canary_share > 0 and canary_share <= 1),
     canary_definition jsonb,
+    canary_shadow boolean not null default false,
     unique (tenant, name),
     unique (tenant, id),
     foreign key (tenant, agent) references agent.agent,
-    constraint canary_is_whole check (num_nulls(canary, canary_share, canary_definition) in (0, 3))
+    constraint canary_is_whole check (num_nulls(canary, canary_share, canary_definition) in (0, 3)),
+    constraint shadow_is_canary check (case when canary_shadow then canary is not null else canary_share is null or canary_share < 1 end)
 );
 
 -- The frozen definitions that runs are pinned to.  A version never changes; only its positions, between which
@@ -60,6 +62,7 @@ create table agent.attachment_version (
     made_at       timestamptz not null default now(),
     tenant        text collate "C" not null default agent.current_tenant(),
     share         double precision,
+    shadow        boolean not null default false,
     primary key (attachment_id, version)
 );
 

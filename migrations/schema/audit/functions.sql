@@ -184,7 +184,7 @@ begin
     if tg_op = 'UPDATE' then
         _changed := array(select n.key from jsonb_each(_new) n
                            where n.value is distinct from _old -> n.key
-                             and n.key not in ('version', 'updated_at', 'definition', 'canary', 'canary_share', 'canary_definition')
+                             and n.key not in ('version', 'updated_at', 'definition', 'canary', 'canary_share', 'canary_definition', 'canary_shadow')
                            order by 1);
         if _changed = '{}' then
             return null;

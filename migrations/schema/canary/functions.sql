@@ -137,22 +137,24 @@ begin
     if new.canary is null then
         new.canary_share := null;
         new.canary_definition := null;
+        new.canary_shadow := false;
         return new;
     end if;
     perform agent_internal.check_keys(format('attachment "%s": canary', new.name), new.canary, '{changes,rollback_if,min_runs}');
-    if new.canary_share is null or not (new.canary_share > 0 and new.canary_share < 1) then
-        raise exception 'share: must be more than 0 and less than 1' using errcode = 'WA010';
+    if new.canary_share is null or not (new.canary_share > 0 and (new.canary_share < 1 or new.canary_shadow and new.canary_share = 1)) then
+        raise exception 'share: must be more than 0 and %', case when new.canary_shadow then '1 at most' else 'less than 1' end
+            using errcode = 'WA010', hint = case when new.canary_share = 1 then 'agent.promote_canary() gives the version to all.' else 'As in share => 0.1.' end;
     elsif jsonb_typeof(new.canary -> 'min_runs') is distinct from 'number' or new.canary ->> 'min_runs' !~ '^[1-9][0-9]{0,5}$' then
         raise exception 'min_runs: must be an integer from 1 to 999999' using errcode = 'WA010';
     end if;
     perform agent_internal.parse_rule(new.canary ->> 'rollback_if');
     if old.canary is null then
         new.canary_definition := agent_internal.canary_definition(old, new, _schemas);
-    elsif old.canary -> 'changes' = new.canary -> 'changes' then
+    elsif old.canary -> 'changes' = new.canary -> 'changes' and (old.canary_shadow or not new.canary_shadow) then
         new.canary_definition := old.canary_definition;
     else
-        raise exception 'attachment "%" has a canary, version %', new.name, old.canary_definition ->> 'version'
-            using errcode = 'WA013', hint = 'First promote it, or roll it back.';
+        raise exception 'attachment "%" has a %, version %', new.name, case when old.canary_shadow then 'shadow' else 'canary' end,
+            old.canary_definition ->> 'version' using errcode = 'WA013', hint = 'First promote it, or roll it back.';
     end if;
     return new;
 end;
@@ -313,20 +315,29 @@ begin
         end if;
         insert into agent.attachment_version (attachment_id, version, definition) values (new.id, _number, new.canary_definition);
         insert into agent.canary (attachment_id, attachment, version, base_version, changes, share, rollback_if, min_runs, begun_by, begun_at,
-                                  after_run, check_at, tenant)
+                                  after_run, check_at, shadow, evaluation_id, tenant)
         values (new.id, new.name, _number, new.version, new.canary -> 'changes', new.canary_share, new.canary ->> 'rollback_if',
-                (new.canary ->> 'min_runs')::integer, _who, _now, _last, _now, new.tenant);
+                (new.canary ->> 'min_runs')::integer, _who, _now, _last, _now, new.canary_shadow, agent_internal.begin_shadow(new), new.tenant);
         perform agent_internal.audit('canary.begun', new.name, jsonb_build_object(
-            'version', _number, 'base_version', new.version, 'share', new.canary_share, 'rollback_if', new.canary ->> 'rollback_if'), new.tenant);
+            'version', _number, 'base_version', new.version, 'share', new.canary_share, 'rollback_if', new.canary ->> 'rollback_if',
+            'shadow', new.canary_shadow), new.tenant);
     elsif old.canary is not null and new.canary is not null then
-        if (new.canary, new.canary_share) is distinct from (old.canary, old.canary_share) then
+        if old.canary_shadow and not new.canary_shadow then
+            -- What the runs of the canary come to is compared from here on.
+            perform agent_internal.end_shadow(old);
+            update agent.canary c set shadow = false, after_run = _last where c.attachment_id = new.id and c.version = _number;
+        end if;
+        if (new.canary, new.canary_share, new.canary_shadow) is distinct from (old.canary, old.canary_share, old.canary_shadow) then
             update agent.canary c
                set share = new.canary_share, rollback_if = new.canary ->> 'rollback_if', min_runs = (new.canary ->> 'min_runs')::integer, check_at = _now
              where c.attachment_id = new.id and c.version = _number;
             perform agent_internal.audit('canary.changed', new.name, jsonb_build_object(
-                'version', _number, 'share', new.canary_share, 'rollback_if', new.canary ->> 'rollback_if'), new.tenant);
+                'version', _number, 'share', new.canary_share, 'rollback_if', new.canary ->> 'rollback_if', 'shadow', new.canary_shadow), new.tenant);
         end if;
     elsif old.canary is not null then
+        if old.canary_shadow then
+            perform agent_internal.end_shadow(old);
+        end if;
         _state := case when new.id is null or new.version not in (_number, old.version) then 'replaced'
                        when new.version = _number then 'promoted' else 'rolled_back' end;
         update agent.canary c
@@ -363,13 +374,29 @@ end;
 $$;
 comment on function agent_internal.attachment_of_canary(text, boolean) is 'The attachment of a canary, locked';
 
+-- A canary, or a shadow, is begun with changes where there is none, and changed without them.
+create or replace function agent_internal.check_begun(_on agent.attachment, _changes text)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if _on.canary is not null and _changes is not null then
+        raise exception 'attachment "%" has a %, version %', _on.name, case when _on.canary_shadow then 'shadow' else 'canary' end,
+            _on.canary_definition ->> 'version'
+            using errcode = 'WA013', hint = 'First promote it, or roll it back; to change its share or rule, leave out changes.';
+    end if;
+end;
+$$;
+comment on function agent_internal.check_begun(agent.attachment, text) is 'Check that a canary is begun where there is none';
+
 -- Begin a canary of an attachment, or change its share or its rule.
 --
 -- Args:
 --   changes: what differs from the attachment, as a spec of agent.attach(): 'model=NAME, system_prompt="..."'.  NULL: of the
 --     canary that there is, change what is given.
 --   share: of the ordering keys, between 0 and 1; of a new canary 0.1 if it is NULL.  A key that the canary has stays with it while
---     the share grows.
+--     the share grows.  A shadow becomes a canary, with the same version.
 --   rollback_if: the rule by which walagent rolls it back; empty: none.
 --   min_runs: ended runs that the rule needs; of a new canary 30 if it is NULL.
 --
@@ -384,12 +411,10 @@ declare
     _on   constant agent.attachment := agent_internal.attachment_of_canary(canary.attachment, canary.changes is null);
     _made integer;
 begin
-    if _on.canary is not null and canary.changes is not null then
-        raise exception 'attachment "%" has a canary, version %', _on.name, _on.canary_definition ->> 'version'
-            using errcode = 'WA013', hint = 'First promote it, or roll it back; to change its share or rule, leave out changes.';
-    end if;
+    perform agent_internal.check_begun(_on, canary.changes);
     update agent.attachment a
-       set canary_share = coalesce(canary.share, _on.canary_share, 0.1),
+       set canary_shadow = false,
+           canary_share = coalesce(canary.share, case when not _on.canary_shadow then _on.canary_share end, 0.1),
            canary = jsonb_build_object(
                'changes', case when canary.changes is null then _on.canary -> 'changes' else agent_internal.parse_spec(canary.changes) end,
                'rollback_if', nullif(coalesce(canary.rollback_if, _on.canary ->> 'rollback_if'), ''),
@@ -451,6 +476,36 @@ begin
 end;
 $$;
 comment on function agent.roll_back_canary(text, text) is 'End the canary of an attachment; all changes get the version before it';
+
+-- Begin a shadow: its version runs on a share of the changes, too, after the version that there is, and what it does is rolled back.
+--
+-- Args:
+--   changes: as of agent.canary().  NULL: change the share of the shadow that there is.
+--   share: of the ordering keys, more than 0 and 1 at most; of a new shadow 1 if it is NULL.
+--
+-- Returns the version of the shadow.  agent.canary() without changes makes a canary of it, agent.promote_canary() the version of the
+-- attachment; agent.roll_back_canary() ends it.  Raises as agent.canary() does.
+create or replace function agent.shadow(attachment text, changes text default null, share double precision default null)
+    returns integer
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _on   constant agent.attachment := agent_internal.attachment_of_canary(shadow.attachment, shadow.changes is null);
+    _made integer;
+begin
+    perform agent_internal.check_begun(_on, shadow.changes);
+    update agent.attachment a
+       set canary_shadow = true,
+           canary_share = coalesce(shadow.share, _on.canary_share, 1),
+           canary = case when _on.canary is null then jsonb_build_object('changes', agent_internal.parse_spec(shadow.changes), 'rollback_if', null, 'min_runs', 30)
+                         else _on.canary end
+     where a.tenant = _on.tenant and a.name = _on.name
+    returning (a.canary_definition ->> 'version')::integer into _made;
+    return _made;
+end;
+$$;
+comment on function agent.shadow(text, text, double precision) is 'Begin a shadow: a version of an attachment whose runs on a share of the changes are rolled back';
 
 -- The canaries whose rules are due, for walagent's reader.
 create or replace function agent_internal.due_canaries()

@@ -30,6 +30,7 @@ comment on column agent.evaluation.judge is 'Model that judged cases that differ
 comment on column agent.evaluation.dataset is 'Dataset of the changes; NULL: those of recorded runs';
 comment on column agent.evaluation.draft is 'How the candidate differs from the version in use: {"model", "system_prompt", "file"}';
 comment on column agent.evaluation.planned is 'Number of cases';
+comment on column agent.evaluation.shadow is 'Version of the shadow whose trials it has; NULL: a replay';
 comment on column agent.evaluation.made_by is 'Who started it';
 comment on column agent.evaluation.started_at is 'Time of the start';
 comment on column agent.evaluation.held_until is 'Until when its process holds it; it extends that';

@@ -45,7 +45,11 @@ create or replace function agent_internal.prune_evaluations(_keep interval)
     set search_path = pg_catalog, pg_temp
 as $$
     delete from agent.evaluation e
-     where coalesce(e.ended_at, e.held_until) < agent_internal.now() - _keep
+     where coalesce(e.ended_at, e.held_until) < agent_internal.now() - _keep and (e.shadow is null or e.ended_at is not null);
+    -- A shadow that lasts keeps what it did on changes whose runs are there.
+    delete from agent.evaluation_case x using agent.evaluation e
+     where e.id = x.evaluation_id and e.shadow is not null and e.ended_at is null
+       and not exists (select from agent.run r where r.id = x.run_id);
 $$;
 comment on function agent_internal.prune_evaluations(interval) is 'Remove evaluations that ended before an interval ago';
 
@@ -70,6 +74,24 @@ begin
       from of_budget o where u.budget_id = o.budget_id;
 end;
 $$;
+
+-- Release what the calls of an evaluation have reserved; no process holds it.
+create or replace function agent_internal.release_evaluation(_evaluation bigint)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _budgets constant bigint[] := array(select c.budget_id from agent_internal.evaluation_charge c where c.evaluation_id = _evaluation);
+begin
+    if _budgets <> '{}' then
+        perform from agent_internal.budget_use where budget_id = any (_budgets) order by budget_id for no key update;
+        update agent.evaluation e set held_until = agent_internal.now() where e.id = _evaluation;
+        perform agent_internal.release_charges(_budgets);
+    end if;
+end;
+$$;
+comment on function agent_internal.release_evaluation(bigint) is 'Release what the calls of an evaluation have reserved';
 
 -- Reserve the most that a call of a replay can cost in all budgets that apply to the attachment, or in none.
 --

@@ -10,5 +10,6 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.is_label(jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.prune_evaluations(interval)', 'execute', '{runner}'),
     ('function', 'agent_internal.release_charges(bigint[])', 'execute', '{runner}'),
+    ('function', 'agent_internal.release_evaluation(bigint)', 'execute', '{runner}'),
     ('function', 'agent_internal.reserve_charge(bigint, text, text, bigint, numeric)', 'execute', '{runner}'),
     ('function', 'agent_internal.settle_charge(bigint, bigint, numeric)', 'execute', '{runner}');

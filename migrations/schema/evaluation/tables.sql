@@ -38,6 +38,7 @@ create table agent.evaluation (
     dataset    text,
     draft      jsonb not null default '{}',  -- what differs from the version in use: {"model", "system_prompt", "file"}
     planned    integer not null check (planned >= 0),
+    shadow     integer,
     made_by    name not null default agent.current_principal(),
     started_at timestamptz not null default agent_internal.now(),
     held_until timestamptz not null,
@@ -64,6 +65,8 @@ create table agent.evaluation_case (
     primary key (evaluation_id, number),
     constraint has_a_source check (num_nonnulls(run_id, case_id) > 0)
 );
+
+create index evaluation_case_of_run on agent.evaluation_case (run_id) where run_id is not null;
 
 -- What calls of replays in progress can cost at most, as agent.spend has it of runs.  Without foreign keys, for the reasons
 -- that it has none.

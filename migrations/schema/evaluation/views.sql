@@ -1,6 +1,6 @@
 create or replace view agent.evaluation_overview with (security_invoker = on) as
-    select e.id, e.attachment, e.agent, e.model, e.judge, e.dataset, e.draft, e.planned,
-           case when e.error is not null or e.ended_at is null and e.held_until < agent_internal.now() then 'broken_off'
+    select e.id, e.attachment, e.agent, e.model, e.judge, e.dataset, e.draft, e.planned, e.shadow,
+           case when e.error is not null or e.ended_at is null and e.shadow is null and e.held_until < agent_internal.now() then 'broken_off'
                 when e.ended_at is null then 'running'
                 else 'finished' end as state,
            c.cases, c.agreeing, c.differing, c.failing, c.labelled, c.were_right, c.are_right,
@@ -32,6 +32,7 @@ comment on column agent.evaluation_overview.judge is 'Model that judged';
 comment on column agent.evaluation_overview.dataset is 'Dataset of the changes';
 comment on column agent.evaluation_overview.draft is 'How the candidate differs from the version in use';
 comment on column agent.evaluation_overview.planned is 'Number of cases to execute';
+comment on column agent.evaluation_overview.shadow is 'Version of the shadow whose trials it has; NULL: a replay';
 comment on column agent.evaluation_overview.state is 'running, finished, or broken_off: its process ended before';
 comment on column agent.evaluation_overview.cases is 'Cases that were executed';
 comment on column agent.evaluation_overview.agreeing is 'Cases in which the effects are those of the recorded run';

@@ -171,6 +171,9 @@ begin
                coalesce(bool_or(t.state = 'pending'), false)
           into _started, _waiting
           from taken t;
+        if _runs @? '$[*].shadow' then
+            perform agent_internal.insert_shadowed(_generation, _runs);
+        end if;
     end if;
     perform agent_internal.advance_checkpoint(_slot, _epoch, _commit_lsn, _end_lsn, _waiting, _committed_at);
     return _started;
@@ -198,6 +201,9 @@ begin
      order by n.commit_lsn, n.ordinal
     on conflict on constraint run_once_per_change do nothing;  -- planted: no-unique-key/insert
     get diagnostics _count = row_count;
+    if _runs @? '$[*].shadow' then
+        perform agent_internal.insert_shadowed(_generation, _runs);
+    end if;
     return _count;
 end;
 $$;

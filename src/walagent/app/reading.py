@@ -24,5 +24,5 @@ def make_reader(  # noqa: PLR0913, PLR0917 - a part of the composition root
 ) -> Reader:
     """Create a reader that hands new runs to the *worker* of this process first."""
     intake = IntakeSettings(limits, worker, worker.wake, logins.tools_dsn)
-    sinks = DaemonSinks(logins.dsn, intake, config.retention, fan_out)
+    sinks = DaemonSinks(logins.dsn, intake, config.retention, fan_out, config)
     return Reader(Following(logins, config.replication, sinks.open, name, on_streaming))

@@ -74,7 +74,10 @@ _AGENTS: Final = Group(
                 Command("change", "agents.canaries", "Change share or rule of a canary."),
                 Command("list", "agents.canaries", "List canaries with figures of both versions."),
                 Command("promote", "agents.canaries", "Make a canary the version of all rows."),
-                Command("roll-back", "agents.canaries", "End a canary."),
+                Command("roll-back", "agents.canaries", "End a canary or a shadow."),
+                Command(
+                    "shadow", "agents.canaries", "Run a version beside the other; keep nothing."
+                ),
             ),
         ),
         Group(

@@ -175,4 +175,5 @@ class NewRun:
     delay: float | None = None  # seconds until a turn can start
     priority: int = 0
     tenant: str = DEFAULT_TENANT
+    shadow: int | None = None  # the version whose trial follows
     row_tenant: str | None = None  # that the row names, "": none; None: not asked

@@ -273,7 +273,9 @@ class Batcher:
         """Put a version of an attachment and its canary into effect."""
         registry, attachment = self.registry, activated.attachment
         is_new = attachment is not None and registry.put(attachment)
-        is_shared = registry.put_canary(activated.attachment_id, activated.share, activated.canary)
+        is_shared = registry.put_canary(
+            activated.attachment_id, activated.share, activated.canary, shadow=activated.shadow
+        )
         present = registry.get(activated.attachment_id)
         if present is None or not (is_new or is_shared):
             return
@@ -287,6 +289,7 @@ class Batcher:
                 None if canary is None else canary.attachment.version,
                 None if canary is None else activated.canary_definition,
                 None if canary is None else canary.share,
+                shadow=canary is not None and canary.shadow,
             )
         )
         if is_new:

@@ -73,8 +73,8 @@ class Evaluator:
             psycopg.Error: the connection is lost; nothing is evaluated.
         """
         found = await self.evaluate_all([
-            Candidates(match.attachment, [match.change], match.origin, match.lack, match.pinned)
-            for match in matches
+            Candidates(m.attachment, [m.change], m.origin, m.lack, m.pinned, m.shadow)
+            for m in matches
         ])  # fmt: skip
         return list(chain.from_iterable(found))
 
@@ -394,9 +394,7 @@ class Evaluator:
 def _of(candidates: Candidates, rest: Iterator[bool | Verdict]) -> list[Verdict]:
     """Return the verdicts on some candidates: the next ones, without those that are false."""
     return [
-        Match(candidates.attachment, change, candidates.origin, pinned=candidates.pinned)
-        if verdict is True
-        else verdict
+        candidates.match(change) if verdict is True else verdict
         for change, verdict in zip(candidates.changes, rest, strict=False)
         if verdict is not False
     ]

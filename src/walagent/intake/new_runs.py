@@ -43,6 +43,7 @@ def new_run(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits = SIZE_LI
         tenant=attachment.tenant,
         row_tenant=document.tenant_of(change, attachment),
         priority=attachment.queueing.priority,
+        shadow=match.shadow if isinstance(match, Match) and state is RunState.PENDING else None,
     )
 
 

@@ -131,6 +131,8 @@ class Writer:
         for run in runs:
             if run.debounce is not None:
                 await ingestion.collect_run(conn, checkpoint, run)
+        if shadowed := [run for run in runs if run.debounce is not None and run.shadow is not None]:
+            await ingestion.insert_shadowed(conn, checkpoint, shadowed)
         if deferred := [run for run in runs if run.deferred is not None]:
             await ingestion.defer_changes(conn, checkpoint, deferred)
         faults.hit("intake.runs_inserted")

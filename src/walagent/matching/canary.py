@@ -21,11 +21,14 @@ class Canary:
     """A version of an attachment that a share of the ordering keys gets.
 
     Args:
-        share: more than 0 and less than 1.
+        share: more than 0 and less than 1; of a shadow 1 at most.
+        shadow: whether the changes keep the version that there is, and the runs of this one are
+            trials beside theirs.
     """
 
     attachment: Attachment
     share: float
+    shadow: bool = False
 
     def takes(self, key: str) -> bool:
         """Return whether a key is among the share; it remains there while the share grows."""
@@ -48,16 +51,18 @@ def key_of(change: Change, attachment: Attachment) -> str:
 
 def shared(found: Candidates | TooDeep, canary: Canary | None) -> Iterator[Candidates | TooDeep]:
     """Yield what changes start, with the attachment as the version that each change gets."""
-    if canary is None:
+    if canary is None or (canary.shadow and isinstance(found, TooDeep)):
         yield found
     elif isinstance(found, TooDeep):
         takes = canary.takes(key_of(found.change, found.attachment))
         yield replace(found, attachment=canary.attachment) if takes else found
     else:
         taken = [canary.takes(key_of(change, found.attachment)) for change in found.changes]
-        for attachment, wanted in ((found.attachment, False), (canary.attachment, True)):
+        version = canary.attachment
+        other = {"shadow": version.version} if canary.shadow else {"attachment": version}
+        for wanted, differs in ((False, {}), (True, other)):
             changes = [
                 c for c, is_taken in zip(found.changes, taken, strict=True) if is_taken is wanted
             ]
             if changes:
-                yield replace(found, attachment=attachment, changes=changes)
+                yield replace(found, changes=changes, **differs)

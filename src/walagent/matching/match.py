@@ -20,6 +20,7 @@ class Match:
     Args:
         lack: what the change lacks and the attachment needs: its evaluation is deferred.
         pinned: the version of the attachment that is executed; None: this one.
+        shadow: the version whose trial follows the run; None: there is none.
     """
 
     attachment: Attachment
@@ -27,6 +28,7 @@ class Match:
     origin: Origin | None
     lack: str = ""
     pinned: int | None = None
+    shadow: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,15 @@ class Candidates:
     origin: Origin | None
     lack: str = ""
     pinned: int | None = None
+    shadow: int | None = None
 
     def matches(self) -> Iterator[Match]:
         """Yield a match for each change, as if the condition held for all."""
-        for change in self.changes:
-            yield Match(self.attachment, change, self.origin, self.lack, self.pinned)
+        return map(self.match, self.changes)
+
+    def match(self, change: Change) -> Match:
+        """Return the match of a change, as if the condition held."""
+        return Match(self.attachment, change, self.origin, self.lack, self.pinned, self.shadow)
 
 
 def wakes_unasked(event: Change, *, by_agent: bool) -> bool:

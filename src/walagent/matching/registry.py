@@ -32,6 +32,7 @@ class VersionActivated:
     Args:
         attachment, definition: None: that of the version in effect.
         share: of the canary; None: there is no canary.
+        shadow: whether the canary is a shadow.
         canary, canary_definition: None: that of the canary in effect, if there is one.
     """
 
@@ -41,6 +42,7 @@ class VersionActivated:
     share: float | None = None
     canary: Attachment | None = None
     canary_definition: str | None = None
+    shadow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ def read_attaching(change: Change) -> VersionActivated | AttachmentRemoved | Non
             *_read_definition(change.new.get("definition")),
             None if share is None else float(str(share)),
             *_read_definition(change.new.get("canary_definition")),
+            shadow=change.new.get("canary_shadow") is True,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DecodeError(f"invalid definition in agent.attachment: {error!r}", offset=0) from error
@@ -123,19 +126,25 @@ class Registry:
         return True
 
     def put_canary(
-        self, attachment_id: int, share: float | None, attachment: Attachment | None
+        self,
+        attachment_id: int,
+        share: float | None,
+        attachment: Attachment | None,
+        *,
+        shadow: bool = False,
     ) -> bool:
         """Begin, change or end the canary of an attachment; False if it is as it was.
 
         Args:
             share: None: it ends.
             attachment: the version of the canary; None: the one that it has.
+            shadow: whether it is a shadow.
         """
         former = self._canaries.pop(attachment_id, None)
         if attachment is None and former is not None:
             attachment = former.attachment
         if share is not None and attachment is not None:
-            self._canaries[attachment_id] = Canary(attachment, share)
+            self._canaries[attachment_id] = Canary(attachment, share, shadow)
         return self._canaries.get(attachment_id) != former
 
     def canary_of(self, attachment_id: int) -> Canary | None:

@@ -126,7 +126,7 @@ async def _open(  # noqa: PLR0913, PLR0917 - what a checkpoint begins with
     replication_dsn: str,
     settings: Replication,
     start: Lsn,
-    existing: list[tuple[int, int, float | None]] | None,
+    existing: list[tuple[int, int, float | None, bool]] | None,
     at: datetime,
 ) -> int:
     identity = await identify_system(replication_dsn)

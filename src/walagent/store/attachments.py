@@ -26,14 +26,14 @@ async def active_attachments(conn: Connection) -> list[Attachment]:
     return [Attachment.from_json(row[0]) for row in await cursor.fetchall()]
 
 
-async def active_canaries(conn: Connection) -> list[tuple[Attachment, float]]:
-    """Load the canaries in effect at the checkpoint, with their shares."""
+async def active_canaries(conn: Connection) -> list[tuple[Attachment, float, bool]]:
+    """Load the canaries in effect at the checkpoint: share, and whether it is a shadow."""
     cursor = await conn.execute(
-        "select definition, share from agent.attachment_version"
+        "select definition, share, shadow from agent.attachment_version"
         " where active_from is not null and active_until is null and share is not null"
         " order by attachment_id"
     )
-    return [(Attachment.from_json(row[0]), row[1]) for row in await cursor.fetchall()]
+    return [(Attachment.from_json(row[0]), row[1], row[2]) for row in await cursor.fetchall()]
 
 
 async def attached_tables(conn: Connection) -> frozenset[tuple[str, str]]:

@@ -44,6 +44,7 @@ class VersionEffect:
         definition, canary_definition: JSON, from the WAL; None: stored before.
         canary: the version of the canary; None: it has no canary.
         share: of the canary.
+        shadow: whether the canary is a shadow.
     """
 
     attachment_id: int
@@ -53,6 +54,7 @@ class VersionEffect:
     canary: int | None = None
     canary_definition: str | None = None
     share: float | None = None
+    shadow: bool = False
 
 
 async def has_checkpoint(conn: Connection, slot: str) -> bool:
@@ -145,7 +147,7 @@ async def open_checkpoint(  # noqa: PLR0913 - a row's columns
     timeline: int,
     plugin: str,
     start: Lsn,
-    existing: Iterable[tuple[int, int, float | None]] | None = None,
+    existing: Iterable[tuple[int, int, float | None, bool]] | None = None,
     at: datetime | None = None,
 ) -> int:
     """Create the checkpoint of a new slot; a slot created again starts the next generation.
@@ -167,9 +169,10 @@ async def open_checkpoint(  # noqa: PLR0913 - a row's columns
             "timeline": timeline,
             "plugin": plugin,
             "start": str(start),
-            "ids": None if pairs is None else [attachment for attachment, _, _ in pairs],
-            "versions": None if pairs is None else [version for _, version, _ in pairs],
-            "shares": None if pairs is None else [share for _, _, share in pairs],
+            "ids": None if pairs is None else [attachment for attachment, *_ in pairs],
+            "versions": None if pairs is None else [version for _, version, *_ in pairs],
+            "shares": None if pairs is None else [share for _, _, share, _ in pairs],
+            "shadows": None if pairs is None else [shadow for _, _, _, shadow in pairs],
             "at": at,
         },
     )
@@ -177,11 +180,11 @@ async def open_checkpoint(  # noqa: PLR0913 - a row's columns
     return row[0] if row else 0
 
 
-async def existing_attachments(conn: Connection) -> list[tuple[int, int, float | None]]:
-    """Return attachments with version and, of canaries, share, for `open_checkpoint`."""
+async def existing_attachments(conn: Connection) -> list[tuple[int, int, float | None, bool]]:
+    """Return attachments with version and, of canaries, share and whether it is a shadow."""
     cursor = await conn.execute(
-        "select id, version, null from agent.attachment union all"
-        " select id, (canary_definition ->> 'version')::integer, canary_share"
+        "select id, version, null, false from agent.attachment union all"
+        " select id, (canary_definition ->> 'version')::integer, canary_share, canary_shadow"
         " from agent.attachment where canary is not null order by 1, 2"
     )
     return await cursor.fetchall()
@@ -283,6 +286,7 @@ async def record_effects(conn: Connection, effects: Iterable[VersionEffect]) -> 
                 "canary": effect.canary,
                 "canary_definition": effect.canary_definition,
                 "share": effect.share,
+                "shadow": effect.shadow,
                 "lsn": str(effect.commit_lsn),
             },
         )

@@ -197,6 +197,15 @@ async def defer_changes(conn: Connection, checkpoint: Checkpoint, runs: Iterable
     )
 
 
+async def insert_shadowed(conn: Connection, checkpoint: Checkpoint, runs: Sequence[NewRun]) -> None:
+    """Record which runs that collect have a shadow, in the transaction that inserted them."""
+    await conn.execute(
+        "select agent_internal.insert_shadowed(_generation => %(generation)s,"
+        " _runs => %(runs)s::jsonb)",
+        {"generation": checkpoint.generation, "runs": _documents(runs)},
+    )
+
+
 async def collect_run(conn: Connection, checkpoint: Checkpoint, run: NewRun) -> bool:
     """Insert a run that collects, or let its change join the one that is collecting.
 
@@ -249,6 +258,8 @@ def _document(run: NewRun) -> dict[str, Any]:
         document |= {"cause_run": run.cause_run, "depth": run.depth}
     if run.priority:
         document["priority"] = run.priority
+    if run.shadow is not None:
+        document["shadow"] = run.shadow
     if run.state is not RunState.PENDING or run.error is not None:
         document |= {"state": run.state.value, "error": run.error}
     return document

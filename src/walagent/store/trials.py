@@ -98,6 +98,19 @@ async def copy_attachment(conn: Connection, name: str, draft: Mapping[str, Json]
     return new
 
 
+async def freeze(conn: Connection, name: str, frozen: Mapping[str, Json]) -> None:
+    """Give the copy of an attachment the definition of a version."""
+    await conn.execute(
+        "update agent.attachment_version v"
+        "   set definition = %s || jsonb_build_object("
+        "           'id', a.id, 'version', a.version, 'name', a.name)"
+        "  from agent.attachment a"
+        " where (v.attachment_id, v.version) = (a.id, a.version)"
+        "   and a.tenant = agent.current_tenant() and a.name = %s",
+        [Jsonb(frozen), name],
+    )
+
+
 async def definition(conn: Connection, name: str) -> Attachment:
     """Load an attachment that this transaction has created, and create its queue."""
     await conn.execute("set constraints agent.sync_queue immediate")

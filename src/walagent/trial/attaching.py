@@ -30,6 +30,7 @@ class Wanted:
         only_file: whether attachments of the database are left out.
         actor: who tries it; None: the login.
         draft: columns of the agent, instead of those of the database.
+        frozen: the definition to execute, instead of what the attachment would be now.
     """
 
     target: str
@@ -37,6 +38,7 @@ class Wanted:
     only_file: bool = False
     actor: Actor | None = None
     draft: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    frozen: Mapping[str, Json] | None = None
 
 
 async def attach_for_trial(conn: Connection, wanted: Wanted) -> Attachment:
@@ -66,7 +68,10 @@ async def attach_for_trial(conn: Connection, wanted: Wanted) -> Attachment:
             hint=f"Attachments of the file: {known}. Run walagent new to write a file, or use"
             " --model and --writes.",
         )
-    return await trials.definition(conn, await trials.copy_attachment(conn, found, wanted.draft))
+    copy = await trials.copy_attachment(conn, found, wanted.draft)
+    if wanted.frozen is not None:
+        await trials.freeze(conn, copy, wanted.frozen)
+    return await trials.definition(conn, copy)
 
 
 async def _ensure_schema(conn: Connection) -> None:

@@ -211,21 +211,29 @@ class _Versions:
     _agents: dict[int, AgentSpec] = field(default_factory=dict[int, AgentSpec])
 
     async def case(self, row: Mapping[str, Any]) -> Case:
-        agent = await self._agent(row["version"])
-        effects = {tool.name: tool.effect for tool in agent.tools}
-        merged: Sequence[Mapping[str, Any]] = row["merged"]
-        calls = _outside_calls(row["steps"], agent, merged[-1] if merged else row["change"])
-        return Case(
-            row["change"], row["key"], row["tenant"], row["id"], None, merged,
-            tuple(calls), outcome_of(row, effects),
-            {"values": row["corrected"]} if row["corrected"] else None,
-        )  # fmt: skip
+        return case_of(row, await self._agent(row["version"]))
 
     async def _agent(self, number: int) -> AgentSpec:
         if number not in self._agents:
             found = await evaluations.version(self.trial.outside, self.attachment, number)
             self._agents[number] = (found or self.trial.attachment).agent
         return self._agents[number]
+
+
+def case_of(row: Mapping[str, Any], agent: AgentSpec) -> Case:
+    """Return the case of a run.
+
+    Args:
+        row: of `store.evaluations.recorded_runs`.
+        agent: as the run had it.
+    """
+    merged: Sequence[Mapping[str, Any]] = row["merged"]
+    calls = _outside_calls(row["steps"], agent, merged[-1] if merged else row["change"])
+    return Case(
+        row["change"], row["key"], row["tenant"], row["id"], None, merged,
+        tuple(calls), outcome_of(row, effects_of(agent.tools)),
+        {"values": row["corrected"]} if row["corrected"] else None,
+    )  # fmt: skip
 
 
 def effects_of(tools: Sequence[Tool]) -> dict[str, Effect]:

@@ -187,7 +187,7 @@ class Replay:
                 )
             if self.options.judge is not None:
                 trial.resources.model_of(self.options.judge, of.tenant)
-            first = await trial.cost_of_first(_run_of(chosen.cases[0]))
+            first = await trial.cost_of_first(run_of(chosen.cases[0]))
             found = trial.attachment
         new = NewEvaluation(
             self.name, of.agent, trial.model.name, of.tenant, self.differs, len(chosen.cases),
@@ -227,7 +227,7 @@ class Replay:
         self, trial: Trial, recorded: RecordedCalls, number: int, case: Case
     ) -> Replayed:
         recorded.play(case.calls)
-        tried = await trial.execute(case.key or "", _run_of(case), case.merged)
+        tried = await trial.execute(case.key or "", run_of(case), case.merged)
         run = tried.run
         assert run is not None  # noqa: S101 - its condition is not evaluated
         candidate = outcome_of(run, effects_of(trial.attachment.agent.tools))
@@ -286,7 +286,7 @@ def _kept(cells: Cells | None, shown: set[str]) -> Json:
     return None if cells is None else {n: text for n, text in cells.items() if n in shown}
 
 
-def _run_of(case: Case) -> dict[str, Json]:
+def run_of(case: Case) -> dict[str, Json]:
     """Return the run of a case; it has no ordering key, as nothing is executed beside it."""
     return {"change": case.change, "key": case.key, "tenant": case.tenant}
 

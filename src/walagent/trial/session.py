@@ -75,5 +75,5 @@ async def open_held(dsn: str) -> AsyncGenerator[Connection]:
     """
     async with await connect(dsn, application="walagent try") as conn:
         conn.prepare_threshold = None
-        async with conn.transaction(force_rollback=True):
+        async with conn.transaction(force_rollback=True):  # planted: trial-kept
             yield conn

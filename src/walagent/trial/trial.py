@@ -6,7 +6,7 @@ savepoint that is rolled back before the next.
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -48,6 +48,7 @@ from walagent.tools.callee import Servers
 from walagent.tools.python import PythonTool, find_tools
 from walagent.trial.attaching import Wanted, attach_for_trial
 from walagent.trial.external import NoCalls, NotCalled, calls_not_made, harmless
+from walagent.trial.replies import NotAskedError
 from walagent.trial.session import HeldPool, HeldReader, open_held
 from walagent.workers.tool_services import embedder_of
 from walagent.workers.worker_resources import agent_resources
@@ -55,7 +56,7 @@ from walagent.workers.worker_resources import agent_resources
 Connection = AsyncConnection[Any]
 
 # Errors that every other row would meet, too.
-_FOR_ALL = (PreconditionError, BudgetExceededError, ModelUnauthorizedError)
+_FOR_ALL = (PreconditionError, BudgetExceededError, ModelUnauthorizedError, NotAskedError)
 _PATIENCE = 60.0  # seconds to wait for a provider that is busy: a person watches
 
 
@@ -69,14 +70,14 @@ class TrialOptions:
         assume_approved: execute calls that would wait for approval.
         at: the primary key of the one row, by column; empty: any row.
         patience: for each statement that reads a table to find what has changed; a table that
-            takes longer is read for no later row.
+            takes longer is read for no later row.  None: no table is read.
     """
 
     last: int = 3
     where: str = ""
     assume_approved: bool = False
     at: Mapping[str, str] = field(default_factory=dict[str, str])
-    patience: LiteralString = PATIENCE
+    patience: LiteralString | None = PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,11 @@ class Trial:
             return await self.execute(row.key, run)
 
     async def execute(
-        self, key: str, run: Mapping[str, Json], merged: Sequence[Mapping[str, Any]] = ()
+        self,
+        key: str,
+        run: Mapping[str, Json],
+        merged: Sequence[Mapping[str, Any]] = (),
+        before: "Callable[[Connection, Claim], Awaitable[None]] | None" = None,
     ) -> TriedRow:
         """Execute a run, and take it back.
 
@@ -143,6 +148,7 @@ class Trial:
             key: of the row.
             run: as `store.trials.start_run` takes it.
             merged: the later changes that debounce merged into it.
+            before: what is done in its savepoint first.
 
         Raises:
             WalagentError: the database is lost, or the model cannot be called.
@@ -150,6 +156,9 @@ class Trial:
         with translating():
             async with self._savepoint():
                 claim = await trials.start_run(self.conn, self.attachment, run, merged)
+                if before is not None:
+                    await before(self.conn, claim)
+                    await trials.renew_session(self.conn, ())
                 spec = self._spec(claim)
                 attempt = RunAttempt(
                     self.resources, claim, lambda: _ready(spec), cancelled=lambda: False
@@ -159,9 +168,9 @@ class Trial:
                     raise attempt.error
                 await trials.renew_session(self.conn, ())
                 shown = await listings.show_run(self.conn, claim.run_id)
-                changes = await changed_rows(
-                    self.conn, self.outside, self.options.patience, self.slow
-                )
+                changes = Changes((), {})
+                if (patience := self.options.patience) is not None:
+                    changes = await changed_rows(self.conn, self.outside, patience, self.slow)
         left_out = calls_not_made(attempt.steps, spec.agent, claim.last)
         return TriedRow(key, shown, changes, list(left_out))
 

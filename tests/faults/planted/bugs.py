@@ -90,6 +90,19 @@ BUGS = (
         ),
     ),
     Bug(
+        "trial-kept",
+        "the transaction of a trial is committed",
+        (Rewrite("trial-kept", "force_rollback=True", ""),),
+        (
+            Catch(
+                CANARIES + "test_shadow.py::"
+                "test_a_shadow_has_its_changes_and_nothing_of_it_is_kept",
+                r"KEPT\) == before",
+                "the copy of the attachment is kept",
+            ),
+        ),
+    ),
+    Bug(
         "two-transactions-python",
         "the effect of a tool in Python commits before the step that records it",
         (

@@ -101,7 +101,7 @@ attachments:
         ("persona", {"tenant", "name", "version", "updated_at"}),
         ("attachment", {"id", "name", "definition", "version", "attached_by", "attached_at",
                         "search_path", "paused_reason", "paused_by", "tenant", "turns",
-                        "canary", "canary_share", "canary_definition"}),
+                        "canary", "canary_share", "canary_definition", "canary_shadow"}),
     ],
 )  # fmt: skip
 def test_every_column_can_be_set_by_a_file(db: Connection, kind: str, own: set[str]) -> None:

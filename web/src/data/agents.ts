@@ -156,6 +156,27 @@ export interface AttachmentRow {
 }
 
 /** What others left of what an agent wrote into a column. */
+/** What a version came to, of the two of an attachment with a canary or a shadow. */
+export interface VersionFigures {
+  side: "baseline" | "canary" | "shadow";
+  version: number;
+  share: number;
+  ended: string;
+  failures: string | null;
+  corrections: string | null;
+  cost: string | null;
+  latency: string | null;
+  shadow: boolean;
+  begun_by: string;
+  rollback_if: string | null;
+  min_runs: number;
+  same: string;
+  other: string;
+  failed: string;
+  waiting: string;
+  latest: string[];
+}
+
 export interface Accuracy {
   attachment: string;
   version: number;

@@ -12,6 +12,7 @@ import { Payload } from "../parts/payload";
 import { State } from "../parts/state";
 import { toast, toastProblem } from "../parts/toast";
 import { Kept } from "./agents-accuracy";
+import { Canary } from "./agents-canary";
 import { RefusalNotice, Versions } from "./agents-versions";
 
 export function AttachmentState({ row }: { row: AttachmentRow }) {
@@ -170,6 +171,9 @@ export function Detail({ row, again }: { row: AttachmentRow; again: () => void }
         </div>
       </div>
       {row.attachment && row.writes?.length ? <Kept agent={row.agent} attachment={row.attachment} /> : null}
+      {row.attachment && row.relation !== "agent.event" && (
+        <Canary attachment={row.attachment} mayChange={mayChange} again={again} />
+      )}
       {row.system_prompt && (
         <div className="pad">
           <Payload title="System prompt" text={row.system_prompt} name={`${row.agent}-prompt.txt`} />

@@ -30,7 +30,8 @@ def _details(row: Row) -> Iterable[Below]:
         yield Below(f"backfill {row['backfill']}: {done}")
     if row["canary"] is not None:
         yield Below(
-            f"canary version {row['canary']}: {100 * row['canary_share']:.1f} % of the keys"
+            f"{'shadow' if row['canary_shadow'] else 'canary'} version {row['canary']}:"
+            f" {100 * row['canary_share']:.1f} % of the keys"
         )
     if row["paused_reason"]:
         yield Below(f"paused: {row['paused_reason']}", "yellow")

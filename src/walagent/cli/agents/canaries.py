@@ -1,4 +1,4 @@
-"""`walagent agents canary`: a version of an attachment for a share of its rows."""
+"""`walagent agents canary`: a version of an attachment for a share of its rows, or beside it."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -21,14 +21,20 @@ from walagent.store.people import canaries
 
 _COLUMNS: Final = (
     "attachment", "canary", "state", "side", "version", "share", "runs", "ended", "failures",
-    "corrections", "cost", "latency", "calls", "begun_at", "reason",
+    "corrections", "cost", "latency", "calls", "same", "other", "failed", "waiting", "evaluation",
+    "begun_at", "reason",
 )  # fmt: skip
 _SHARE: Final = click.FloatRange(0, 1, min_open=True, max_open=True)
+_SHADOWED: Final = click.FloatRange(0, 1, min_open=True)
 
 
 def _below(row: Row) -> Iterable[Below]:
     if row["side"] == "baseline":
         return
+    if row["side"] == "shadow":
+        counts = ", ".join(f"{row[n]} {n}" for n in ("same", "other", "failed", "waiting"))
+        number = row["evaluation"]
+        yield Below(f"{counts}: walagent evaluations show {number}")
     if row["rollback_if"] and row["state"] == "running":
         yield Below(f"rolled back if {row['rollback_if']}, from {row['min_runs']} runs on")
     if row["state"] == "rolled_back":
@@ -104,6 +110,29 @@ def begin_(  # noqa: PLR0913, PLR0917 - as many as the command has options
     done(f"began canary version {version} of {attachment}", attachment=attachment, canary=version)
 
 
+@click.command("shadow")
+@click.argument("attachment")
+@click.argument("spec", required=False)
+@click.option(
+    "--share", type=_SHADOWED, metavar="SHARE", help="Share of the ordering keys [default: 1]."
+)
+@json_result
+@where_options
+def shadow_(where: Where, attachment: str, spec: str | None, share: float | None) -> None:
+    """Run a version with the changes of SPEC on the rows of ATTACHMENT, too, and roll it back.
+
+    What it would have done is compared with what the runs did.  Without SPEC, change the share of
+    the shadow that there is.
+    """
+    if spec is None and share is None:
+        raise click.UsageError("expected SPEC or --share")
+    version = ask(
+        where, lambda conn: canaries.set_shadow(conn, attachment, changes=spec, share=share)
+    )
+    did = "changed" if spec is None else "began"
+    done(f"{did} shadow version {version} of {attachment}", attachment=attachment, shadow=version)
+
+
 @click.command("change")
 @click.argument("attachment")
 @click.option("--share", type=_SHARE, metavar="SHARE", help="Share of the ordering keys.")
@@ -120,7 +149,10 @@ def begin_(  # noqa: PLR0913, PLR0917 - as many as the command has options
 def change_(
     where: Where, attachment: str, share: float | None, rule: str | None, least: int | None
 ) -> None:
-    """Change share or rule of the canary of ATTACHMENT.  What is not given stays."""
+    """Change share or rule of the canary of ATTACHMENT.  What is not given stays.
+
+    A shadow becomes a canary, with a tenth of the ordering keys if no share is given.
+    """
     if share is None and rule is None and least is None:
         raise click.UsageError("expected --share, --rollback-if or --min-runs")
     version = ask(

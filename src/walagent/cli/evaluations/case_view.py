@@ -88,7 +88,10 @@ def count_lines(counts: Mapping[str, Any]) -> Iterator[str]:
     """Format the counts of an evaluation; keys as `evaluation_document` has them."""
     cases, agreeing = counts["cases"], counts["agreeing"]
     compared = agreeing + counts["differing"]
+    shadow = counts.get("shadow")
     parts = [f"{cases} of {counts['planned']} cases"]
+    if shadow is not None:
+        parts = [f"{cases} cases of shadow version {shadow}"]
     if compared:
         parts.append(f"{agreeing} agree, {counts['differing']} differ")
     if counts["failing"]:

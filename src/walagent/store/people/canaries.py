@@ -47,6 +47,23 @@ async def set_canary(  # noqa: PLR0913 - the arguments of the function
     return (await cursor.fetchone() or (0,))[0]
 
 
+async def set_shadow(
+    conn: Connection, attachment: str, *, changes: str | None, share: float | None
+) -> int:
+    """Begin a shadow, or change the share of the one that there is; return its version.
+
+    Args:
+        changes: a spec; None: change the shadow that there is.
+        share: None: as it is, of a new shadow 1.
+    """
+    cursor = await conn.execute(
+        "select agent.shadow(attachment => %(attachment)s, changes => %(changes)s,"
+        " share => %(share)s)",
+        {"attachment": attachment, "changes": changes, "share": share},
+    )
+    return (await cursor.fetchone() or (0,))[0]
+
+
 async def promote_canary(conn: Connection, attachment: str) -> int:
     """Make the canary of an attachment its version; return it."""
     cursor = await conn.execute(

@@ -11,6 +11,7 @@ select g.name as agent,
        a.version,
        (a.canary_definition ->> 'version')::integer as canary,
        a.canary_share,
+       a.canary_shadow,
        a.source,
        case when a.id is null then 'not attached'
             when a.paused then 'paused'

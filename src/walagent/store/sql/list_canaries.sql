@@ -10,8 +10,10 @@ select c.attachment,
        c.state,
        s.side,
        s.version,
-       case s.side when 'canary' then c.share else 1 - c.share end as share,
+       case when s.side = 'baseline' and not c.shadow then 1 - c.share else c.share end as share,
        f.*,
+       o.*,
+       c.evaluation_id as evaluation,
        c.rollback_if,
        c.min_runs,
        c.begun_by::text as begun_by,
@@ -20,6 +22,13 @@ select c.attachment,
        c.ended_at,
        c.reason
   from listed c
-       cross join lateral (values (1, 'baseline', c.base_version), (2, 'canary', c.version)) as s (n, side, version)
-       cross join lateral agent_internal.version_figures(c.attachment_id, s.version, c.after_run, c.last_run) f
+       cross join lateral (values (1, 'baseline', c.base_version),
+                                  (2, case when c.shadow then 'shadow' else 'canary' end, c.version)) as s (n, side, version)
+       cross join lateral (select v.* from agent_internal.version_figures(c.attachment_id, s.version, c.after_run, c.last_run) v where not c.shadow
+                           union all
+                           select v.* from agent_internal.shadow_figures(c.evaluation_id, s.side) v where c.shadow) f
+       cross join lateral (select count(*) filter (where w.outcome = 'same') as same, count(*) filter (where w.outcome = 'other') as other,
+                                  count(*) filter (where w.outcome = 'failed') as failed, count(*) filter (where w.outcome = 'waiting') as waiting
+                             from agent.shadow_run w
+                            where s.side = 'shadow' and w.attachment_id = c.attachment_id and w.version = c.version) o
  order by c.begun_at desc, c.attachment, c.version desc, s.n

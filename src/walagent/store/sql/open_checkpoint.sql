@@ -1,12 +1,13 @@
 -- Create the checkpoint of a slot.  Attachments that exist at the slot's consistent point are in
 -- effect from there; later ones arrive through the WAL.
 with existing as (
-    select id, version, share
-      from unnest(%(ids)s::bigint[], %(versions)s::integer[], %(shares)s::double precision[]) as given (id, version, share)
+    select id, version, share, shadow
+      from unnest(%(ids)s::bigint[], %(versions)s::integer[], %(shares)s::double precision[], %(shadows)s::boolean[])
+               as given (id, version, share, shadow)
     union all
-    select id, version, null from agent.attachment where %(ids)s::bigint[] is null
+    select id, version, null, false from agent.attachment where %(ids)s::bigint[] is null
     union all
-    select id, (canary_definition ->> 'version')::integer, canary_share
+    select id, (canary_definition ->> 'version')::integer, canary_share, canary_shadow
       from agent.attachment where %(ids)s::bigint[] is null and canary is not null
 ), opened as (
     insert into agent.checkpoint (slot, system_id, timeline, plugin, commit_lsn, end_lsn, committed_at)
@@ -24,9 +25,9 @@ with existing as (
        and not exists (select from existing a where a.id = v.attachment_id and a.version = v.version)
 ), begun as (
     update agent.attachment_version v
-       set active_from = coalesce(v.active_from, %(start)s), share = a.share
+       set active_from = coalesce(v.active_from, %(start)s), share = a.share, shadow = a.shadow
       from existing a
      where a.id = v.attachment_id and a.version = v.version
-       and (v.active_from is null or v.share is distinct from a.share)
+       and (v.active_from is null or (v.share, v.shadow) is distinct from (a.share, a.shadow))
 )
 select generation from opened
