@@ -20,6 +20,7 @@ values ('fake', 'scripted', 'fake', 1, 5);
 create table noted (what text);
 create function note(what text) returns text language sql as $$
 insert into noted values ($1); select 'ok' $$;
+insert into agent.budget (name, period, max_cost) values ('all', 'day', 100);
 insert into agent.agent (name, model, system_prompt, tools)
 values ('sarah', 'fake', 'You are Sarah.', '{note}');
 select agent.attach_to_threads('sarah', meanwhile => '%s');
@@ -147,6 +148,8 @@ async def test_a_text_interrupts_the_reply(conn: AsyncConnection, dsn: str) -> N
         assert "Stop!" in said(request)
     spent = "select cost > 0 and tokens > 0 from agent.run where state = 'succeeded'"
     assert await value(conn, spent) is True
+    settled = "select count(*), bool_and(settled_at is not null and cost > 0) from agent.spend"
+    assert await rows(conn, settled) == [(2, True)]
     assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
