@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
+from tests.faults.rig.waiting import until_true
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, value
 from tests.helpers.queue import add_runs
@@ -58,6 +59,14 @@ class Desk:
     async def wait(self, runs: int) -> None:
         """Wait until so many runs wait for a batch."""
         await self.d.until(f"select ({WAITING}) = %s", runs)
+
+    async def is_idle(self) -> None:
+        """Wait until no run holds a slot: one is freed just after the run is seen to wait."""
+
+        async def idle() -> bool:
+            return self.d.worker is not None and not self.d.worker.active
+
+        await until_true(idle, "no run holds a slot")
 
     async def turn(self) -> None:
         """Do all that is due with batches; let no time pass."""
@@ -121,8 +130,7 @@ async def test_replies_of_a_batch_cost_half_and_act_once(
     """All first calls are one submission; the runs hold no slot meanwhile."""
     async with desk(conn, dsn, provider=provider, settings=", finish=after_call") as desk_:
         await desk_.wait(3)
-        assert desk_.d.worker is not None
-        assert desk_.d.worker.active == 0
+        await desk_.is_idle()
         assert await desk_.ended() == ["succeeded"] * 3
         assert [len(each.calls) for each in desk_.provider.batches.batches.values()] == [3]
         await books_agree(conn, desk_.provider)

@@ -26,11 +26,13 @@ select c.oid::regclass::text, x.indexrelid::regclass::text,
 having not array_agg(a.attname) && '{tenant,scope}'
  order by 1, 2
 """
-# Not numbers of sequences, and no caller chooses them: random, the operator's, or the reader's.
+# Not numbers of sequences, and no caller chooses them: random, made of numbers, the
+# operator's, or the reader's.
 MADE = {
     "agent.principal_id_key",
     "agent.principal_login_key",
     "agent.token_digest_key",
+    "agent_internal.batch_item_custom_id_key",
     "agent_internal.last_write_pkey",
     "agent_internal.login_pkey",
 }
