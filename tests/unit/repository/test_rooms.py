@@ -10,6 +10,7 @@ MODULES = [path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py"))]
 MOST_SIDE_BY_SIDE = 32
 MOST_WITH_ONE_NAME = 4
 MOST_LINES = 420
+MOST_LINES_OF_THE_CONSOLE = 300
 
 
 def test_no_room_is_too_full() -> None:
@@ -27,6 +28,15 @@ def test_no_name_stands_for_five_things() -> None:
 def test_no_module_is_too_long() -> None:
     """A module has one purpose."""
     assert [str(path) for path in MODULES if _lines(path) > MOST_LINES] == []
+
+
+def test_no_file_of_the_console_is_too_long() -> None:
+    """A page shows one thing."""
+    pages = ROOT / "web" / "src"
+    files = [each for kind in ("ts", "tsx") for each in pages.rglob(f"*.{kind}")]
+    long = {str(each.relative_to(pages)): len(each.read_text().splitlines()) for each in files}
+    assert {name: n for name, n in long.items() if n > MOST_LINES_OF_THE_CONSOLE} == {}
+    assert len(files) > 100
 
 
 def _lines(path: Path) -> int:
