@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 from walagent.base import faults
 from walagent.base.concurrency import Periodic
@@ -41,6 +42,7 @@ from walagent.telemetry.log import log
 _SIZE = 64 << 20  # bytes of the calls of a batch; providers take 100 MB and more
 _CHUNK = 100  # results of one transaction
 _LOOK = 5.0  # seconds between looks for work, at most
+_CALM = 6  # of so many turns, one looks while there is no batch
 _SLOWEST = 30  # times the first pause between looks at a batch
 _LONGEST = timedelta(hours=26)  # as agent_internal.longest_batch()
 
@@ -59,11 +61,14 @@ class BatchWork:
         self._pool = pool
         self._models = models
         self._pauses = doubling(settings.poll, settings.poll * _SLOWEST)
+        self._is_open = False
 
     async def keep_working(self) -> None:
         """Work until cancelled; after an error, again at the next interval."""
-        settings = self._settings
+        settings, turns = self._settings, count()
         async for _ in Periodic(min(_LOOK, settings.wait, settings.poll)):
+            if next(turns) % _CALM and not self._is_open:
+                continue
             try:
                 with translating():
                     await self.work_some()
@@ -75,11 +80,12 @@ class BatchWork:
         settings = self._settings
         async with self._pool.connection() as conn:
             wait = timedelta(seconds=settings.wait)
-            formed = await batched_calls.form_batches(conn, settings.items, _SIZE, wait)
-            await batched_calls.wake_replied(conn)
+            formed, self._is_open = await batched_calls.form_batches(
+                conn, settings.items, _SIZE, wait
+            )
         if formed:
             faults.hit("batch.formed")
-        while True:
+        while self._is_open:
             async with self._pool.connection() as conn:
                 batch = await batched_calls.claim_batch(conn, self._lease)
             if batch is None:

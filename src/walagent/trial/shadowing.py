@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import count
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -52,6 +53,7 @@ from walagent.trial.trial import Outside, TrialOptions, open_trial
 Connection = AsyncConnection[Any]
 
 _EVERY: Final = 5.0  # seconds
+_CALM: Final = 3  # of so many turns, one looks while there is no shadow
 _LEASE: Final = timedelta(minutes=5)
 _HELD: Final = 5.0  # seconds; rows that its tools write are locked for so long at most
 _MOST: Final = 100  # transactions of a trial
@@ -67,12 +69,15 @@ async def keep_shadowing(watch: Connection, dsn: Callable[[], str], config: Conf
     Args:
         watch: on which is looked whether there is a shadow.
     """
-    refused = False
+    refused, has_shadows, turns = False, False, count()
     async for _ in Periodic(_EVERY):
+        if next(turns) % _CALM and not has_shadows:
+            continue
         try:
             with translating():
-                if not await canaries.has_shadows(watch):
-                    continue
+                has_shadows = await canaries.has_shadows(watch)
+            if not has_shadows:
+                continue
             async with await connect(dsn(), application="walagent shadow") as conn:
                 if (owner := await trials.foreign_owner(conn)) is not None:
                     if not refused:

@@ -126,19 +126,27 @@ async def end_item(conn: Connection, run_id: int, seq: int) -> None:
     await conn.execute("select agent_internal.end_item(_run => %s, _seq => %s)", [run_id, seq])
 
 
-async def form_batches(conn: Connection, items: int, size: int, wait: timedelta) -> int:
-    """Make batches of the calls that wait; return how many.
+async def form_batches(
+    conn: Connection, items: int, size: int, wait: timedelta
+) -> tuple[int, bool]:
+    """Make batches of the calls that wait, and let runs go on that have a reply.
 
     Args:
         items, size: the most calls of a batch, and bytes of them.
         wait: how long the first of them waits for others.
+
+    Returns:
+        How many were made, and whether there is a batch that has not ended.
     """
     cursor = await conn.execute(
-        "select agent_internal.form_batches(_items => %s, _bytes => %s, _wait => %s)",
+        "select agent_internal.form_batches(_items => %s, _bytes => %s, _wait => %s),"
+        "       agent_internal.wake_replied(),"
+        "       exists (select from agent.batch where next_at is not null)",
         [items, size, wait],
     )
     row = await cursor.fetchone()
-    return row[0] if row else 0
+    formed, _, is_open = row or (0, 0, False)
+    return formed, is_open or formed > 0  # the statement does not see what it has made
 
 
 async def claim_batch(conn: Connection, lease: timedelta) -> Batch | None:
@@ -255,8 +263,3 @@ async def end_batch(conn: Connection, batch: Batch, why: str, *, charged: bool =
         "select agent_internal.end_batch(_batch => %s, _lease => %s, _why => %s, _charged => %s)",
         [batch.id, batch.lease, why, charged],
     )
-
-
-async def wake_replied(conn: Connection) -> None:
-    """Let the runs go on whose call has a reply, or will have none."""
-    await conn.execute("select agent_internal.wake_replied()")
