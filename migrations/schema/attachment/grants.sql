@@ -2,7 +2,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent.attachment', 'select', '{runner,viewer}'),
     ('table', 'agent.attachment_version', 'select', '{viewer}'),
     ('table', 'agent.attachment_version', 'select (attachment_id, version, active_from, active_until)', '{developer}'),
-    ('table', 'agent.attachment_version', 'select, insert, update (active_from, active_until, share)', '{runner}'),
+    ('table', 'agent.attachment_version', 'select, insert, update (active_from, active_until, shadow, share)', '{runner}'),
     ('table', 'agent.backfill', 'select', '{viewer,developer}'),
     ('table', 'agent.backfill', 'select, insert, update, delete', '{runner}'),
     ('table', 'agent_internal.backfill_seen', 'select, insert, update, delete', '{runner}'),
