@@ -3,7 +3,7 @@ import { apart, end, everywhere, open, options, seen, signIn } from "./browsing.
 
 const { link, viewer, nobody } = options;
 const base = new URL(link).origin;
-const texts = async (of) => (await of.allInnerTexts()).map((each) => each.replaceAll(/\s+/g, " ").trim().replace(/^.* ago /, ""));
+const texts = async (of) => (await of.allInnerTexts()).map((each) => each.replaceAll(/\s+/g, " ").trim().replace(/^(.* ago|now) /, ""));
 const listed = (page, count) => page.waitForFunction((wanted) => !document.querySelector("[aria-busy=true]") && document.querySelectorAll(".grp").length === wanted, count);
 
 const page = await open();
