@@ -53,7 +53,7 @@ from walagent.trial.trial import Outside, TrialOptions, open_trial
 Connection = AsyncConnection[Any]
 
 _EVERY: Final = 5.0  # seconds
-_CALM: Final = 6  # of so many turns, one looks while there is no shadow
+_CALM: Final = 3  # of so many turns, one looks while there is no shadow
 _LEASE: Final = timedelta(minutes=5)
 _HELD: Final = 5.0  # seconds; rows that its tools write are locked for so long at most
 _MOST: Final = 100  # transactions of a trial
