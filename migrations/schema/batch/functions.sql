@@ -126,6 +126,17 @@ as $$
 $$;
 comment on function agent_internal.is_in_batch(bigint, bigint, integer) is 'Whether a reservation is of a call that waits for a batch';
 
+-- Whether a call of a run waits for a batch.
+create or replace function agent_internal.is_in_batch(_run bigint)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select exists (select from agent_internal.batch_item i where i.run_id = _run and i.state = 'waiting')
+$$;
+comment on function agent_internal.is_in_batch(bigint) is 'Whether a call of a run waits for a batch';
+
 -- Whether the run of a call still wants its reply: it has not ended, nor gone on, as one does that was cancelled and retried.
 create or replace function agent_internal.is_wanted(_item agent_internal.batch_item)
     returns boolean

@@ -537,7 +537,9 @@ begin
     if not found then
         return;
     end if;
-    select 'it cannot run: ' || agent_internal.drift_of(a.canary_definition) into _reason from agent.attachment a where a.id = _attachment_id;
+    -- What neither version can do, is no fault of the canary: it waits, as the attachment does.
+    select 'it cannot run: ' || agent_internal.drift_of(a.canary_definition) into _reason
+      from agent.attachment a where a.id = _attachment_id and agent_internal.drift_of(a.definition) is null;
     if _reason is null and _found.rollback_if is not null then
         _sides := array(
             select to_jsonb(f) || jsonb_build_object('version', v.number)

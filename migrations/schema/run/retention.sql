@@ -41,6 +41,7 @@ begin
              where o.id > _after and o.id <= last
                and o.finished_at < agent_internal.now() - _keep
                and (not agent_internal.has_decision(o.id) or o.finished_at < agent_internal.now() - _keep_decided)
+               and not agent_internal.is_in_batch(o.id)  -- its reply is charged when the batch ends
                for update skip locked) old
      where r.id = old.id;
     get diagnostics removed = row_count;

@@ -40,6 +40,7 @@ from walagent.store.sessions.connections import Pool
 from walagent.telemetry.log import log
 
 _SIZE = 64 << 20  # bytes of the calls of a batch; providers take 100 MB and more
+_AT_ONCE = 8  # batches, of one process
 _CHUNK = 100  # results of one transaction
 _LOOK = 5.0  # seconds between looks for work, at most
 _CALM = 6  # of so many turns, one looks while there is no batch
@@ -62,21 +63,32 @@ class BatchWork:
         self._models = models
         self._pauses = doubling(settings.poll, settings.poll * _SLOWEST)
         self._is_open = False
+        self._advancing = set[asyncio.Task[None]]()
 
     async def keep_working(self) -> None:
         """Work until cancelled; after an error, again at the next interval."""
         settings, turns = self._settings, count()
-        async for _ in Periodic(min(_LOOK, settings.wait, settings.poll)):
-            if next(turns) % _CALM and not self._is_open:
-                continue
-            try:
-                with translating():
-                    await self.work_some()
-            except WalagentError as error:
-                log.warning("batch.failed", batch=0, error=error)
+        try:
+            async for _ in Periodic(min(_LOOK, settings.wait, settings.poll)):
+                if next(turns) % _CALM and not self._is_open:
+                    continue
+                try:
+                    with translating():
+                        await self._begin()
+                except WalagentError as error:
+                    log.warning("batch.failed", batch=0, error=error)
+        finally:
+            for each in self._advancing:
+                each.cancel()
+            await asyncio.gather(*self._advancing, return_exceptions=True)
 
     async def work_some(self) -> None:
         """Make batches of the calls that wait, and advance those that are due."""
+        while begun := await self._begin():
+            await asyncio.gather(*begun)
+
+    async def _begin(self) -> "list[asyncio.Task[None]]":
+        """Advance what is due, each beside the others: a slow server holds up its own batches."""
         settings = self._settings
         async with self._pool.connection() as conn:
             wait = timedelta(seconds=settings.wait)
@@ -85,12 +97,22 @@ class BatchWork:
             )
         if formed:
             faults.hit("batch.formed")
-        while self._is_open:
+        begun = list[asyncio.Task[None]]()
+        while self._is_open and len(self._advancing) < _AT_ONCE:
             async with self._pool.connection() as conn:
                 batch = await batched_calls.claim_batch(conn, self._lease)
             if batch is None:
-                return
-            await self._advance(batch)
+                break
+            task = asyncio.create_task(self._advance(batch), name=f"batch {batch.id} advances")
+            self._advancing.add(task)
+            task.add_done_callback(self._advanced)
+            begun.append(task)
+        return begun
+
+    def _advanced(self, task: "asyncio.Task[None]") -> None:
+        self._advancing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("batch.failed", batch=0, error=error)
 
     async def _advance(self, batch: Batch) -> None:
         """Submit a batch, or look at it; one that fails holds up no other."""
@@ -122,7 +144,11 @@ class BatchWork:
         name = batch.model.removeprefix(f"{batch.tenant}/")
         await self._models.prepare(name, batch.tenant)
         model = self._models.get(name, batch.tenant)
-        if (model.spec.label, model.spec.model_id) != (batch.model, batch.model_id):
+        is_written = batch.provider_id is not None  # what was submitted is read as it was written
+        if not is_written and (model.spec.label, model.spec.model_id) != (
+            batch.model,
+            batch.model_id,
+        ):
             raise ConfigError(f'model "{batch.model}" was changed')
         return model
 
@@ -255,12 +281,14 @@ def _reply(line: BatchLine, made_of: Batches, model: Model) -> BatchReply:
     """Read what a result cost, and whether it can be used; the run reads it again."""
     if line.answer is None:
         return BatchReply(line.custom_id, None, line.why, None, None)
-    answer, why = None, INVALID
+    answer, why, usage = None, INVALID, Usage()
     try:
         usage = made_of.reply_of(line.answer, NOTHING).usage
         answer, why = json.dumps(line.answer), ""
     except WalagentError as error:
         usage = usage_of(error)
+    except RecursionError:  # orjson reads what json cannot write
+        pass
     cost = cost_of(usage, model.spec, BATCH)
     return BatchReply(line.custom_id, answer, why, _counts(usage), cost)
 

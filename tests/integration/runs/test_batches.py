@@ -374,6 +374,7 @@ async def test_a_run_that_is_cancelled_in_its_batch_is_charged_and_does_not_act(
         desk_.provider.batches.hold = True
         await desk_.turn()
         await run_all(conn, "select agent.cancel((select min(id) from agent.run))")
+        await run_all(conn, "select agent.prune('0')")  # not while its reply will be charged
         desk_.provider.batches.hold = False
         await desk_.turn()
         assert await desk_.ended() == ["cancelled", "succeeded", "succeeded"]

@@ -206,6 +206,24 @@ async def test_a_revert_of_a_fork_takes_back_its_own_changes(
         assert await rows(conn, REFUNDS) == [(7, 5)]
 
 
+async def test_a_run_that_was_taken_back_is_not_gone_on_from_what_it_did(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """The model would be told of a refund and a status that are not there; at its start, it can."""
+    writes = (call("update_row", status="closed"), call("update_row", category="x"), "done")
+    async with desk(conn, dsn, writes) as (d, _):
+        await d.ended()
+        await d.caught_up()
+        made = await value(conn, "select agent.revert(1)")
+        await d.until("select agent_internal.is_final(state) from agent.run where id = %s", made)
+        await d.caught_up()
+        assert await rows(conn, TICKET) == [(None, "open")]
+        said = await refused(conn, "select agent.fork(1, 2)", state="WA003")
+        assert "was taken back" in message_of(said)
+        _, state, result = await forked(d, 0)
+        assert (state, result) == ("succeeded", "done")
+
+
 FLY = """, reply => '{"calls": [{"name": "fly", "arguments": {}}]}'"""
 
 

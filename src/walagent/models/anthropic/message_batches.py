@@ -19,6 +19,7 @@ from walagent.message import Json, ModelSpec, Reply, Request
 from walagent.models.batches import (
     CLOCKS,
     NOTHING,
+    PAGES,
     TIMEOUT,
     BatchLine,
     BatchState,
@@ -110,7 +111,7 @@ class AnthropicBatches:
 
     async def _since(self, oldest: datetime) -> AsyncIterator[Mapping[str, Json]]:
         after = ""
-        while True:
+        for _ in range(PAGES):
             page = as_object(await self._get(f"{_PATH}?limit={_PAGE}{after}"))
             found = [as_object(each) for each in as_array(page.get("data"))]
             for batch in found:
@@ -120,6 +121,7 @@ class AnthropicBatches:
             if not found or not page.get("has_more"):
                 return
             after = f"&after_id={self._id_in(found[-1])}"
+        raise no_answer(self._spec, "a list of batches without end")
 
     async def _get(self, path: str) -> Json:
         return await self._exchange(lambda client: client.get(path, cast_to=object))

@@ -14,6 +14,7 @@ from walagent.message import Json, ModelSpec, Reply, Request
 from walagent.models.batches import (
     CLOCKS,
     NOTHING,
+    PAGES,
     TIMEOUT,
     BatchLine,
     BatchState,
@@ -85,7 +86,7 @@ class OpenAIBatches:
         """List the batches, the latest first, and find the one with the key; see `Batches`."""
         del calls
         oldest, after = (since - CLOCKS).timestamp(), ""
-        while True:
+        for _ in range(PAGES):
             page = as_object(await self._get(f"/batches?limit={_PAGE}{after}"))
             found = [as_object(each) for each in as_array(page.get("data"))]
             for each in found:
@@ -94,6 +95,7 @@ class OpenAIBatches:
             if not found or not page.get("has_more") or _time(found[-1]) < oldest:
                 return None
             after = f"&after={self._id_in(found[-1])}"
+        raise no_answer(self._spec, "a list of batches without end")
 
     async def look(self, batch_id: str) -> BatchState:
         """Return the state of a batch; see `Batches`."""
