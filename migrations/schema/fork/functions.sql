@@ -186,7 +186,7 @@ begin
     if not agent_internal.in_effect(_run.id)
        and exists (select from agent.step s where s.run_id = _run.id and s.seq < _at.cut and s.kind = 'result') then
         raise exception 'what run % did before step % was taken back', _run.id, fork.step using errcode = 'WA003',
-            hint = 'The model would be told that it is done. Fork it at its first reply.';
+            hint = 'The model would read that it is done. Fork it at its first reply.';
     end if;
     if fork.prompt is not null or fork.reply is not null or fork.arguments is not null then
         perform agent_internal.check_fork_author((_definition ->> 'run_as')::name);

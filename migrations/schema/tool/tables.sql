@@ -30,7 +30,6 @@ create table agent.tool (
     constraint tool_kind_check check (kind in ('sql', 'python', 'mcp', 'http', 'builtin', 'llm')),
     check ((kind = 'llm') = (llm is not null)),
     constraint llm_is_repeated check (kind <> 'llm' or effect = 'idempotent'),
-    constraint sql_commits_with_its_step check (kind <> 'sql' or effect in ('read', 'transactional')),
     constraint retries_after_rollback check (coalesce(retries, 0) = 0 or effect in ('read', 'transactional'))
 );
 
