@@ -7,7 +7,7 @@
 --   submit_batch     the provider has it, under this ID
 --   store_replies    each is charged, and its run goes on
 --   requeue_batch    the provider has no room for it: its calls wait for smaller ones
---   end_batch        what has no reply is asked directly
+--   end_batch        what has no reply is asked directly, or waits for a smaller batch
 --   batch_reply      the run takes the reply, as a step
 --
 -- Lock order: a run, then its items.  A transaction that has locked items locks runs with SKIP LOCKED only: a run that it
@@ -47,8 +47,7 @@ return interval '26 hours';
 
 -- Take the reply to a call of a run that the caller holds, or wait on.
 --
--- Returns NULL: it has no item of this step.  {"answer": ...}: as the provider sent it.  {"why": ...}: there is none, for this
--- reason.  {"wait": ...}: the run was released for so many seconds.
+-- Returns NULL: it has no item of this step.  {"answer": ...}: as the provider sent it.  {"why": ...}: why it has none.  {"wait": ...}: the run was released for so many seconds.
 -- Raises as agent_internal.fence() does.
 create or replace function agent_internal.batch_reply(_run bigint, _lease bigint, _seq integer, _tokens bigint, _cost numeric)
     returns jsonb
@@ -190,9 +189,10 @@ comment on function agent_internal.end_item(bigint, integer) is 'Take the reply 
 -- Where the provider had no room for a batch, the next one is made five minutes later and has half as many calls, for a day.
 --
 -- Args: _items, _bytes: the most of one batch.
--- Returns how many were made.
-create or replace function agent_internal.form_batches(_items integer, _bytes bigint, _wait interval)
-    returns integer
+-- Returns: formed: how many were made; is_open: whether a batch has not ended, or a call waits to be in one.
+create or replace function agent_internal.form_batches(
+    _items integer, _bytes bigint, _wait interval, out formed integer, out is_open boolean
+)
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
@@ -202,14 +202,16 @@ declare
     _now    constant timestamptz := agent_internal.now();
     _group  record;
     _batch  bigint;
-    _formed integer := 0;
     _runs   bigint[];
     _left   bigint;
     _full_at timestamptz;
     _most   integer;
 begin
-    if not exists (select from agent_internal.batch_item i where i.batch_id is null and i.state = 'waiting') then
-        return 0;
+    formed := 0;
+    is_open := exists (select from agent_internal.batch_item i where i.batch_id is null and i.state = 'waiting');
+    if not is_open then
+        is_open := exists (select from agent.batch b where b.next_at is not null);
+        return;
     end if;
     perform agent_internal.check_database();
     with gone as (
@@ -255,14 +257,13 @@ begin
                  order by r.id for no key update of r skip locked
             )
             update agent.run r set error = w.reason from waiting w where r.id = w.id;
-            _formed := _formed + 1;
+            formed := formed + 1;
             select count(*) into _left from agent_internal.batch_item i
              where i.tenant = _group.tenant and i.model = _group.model and i.model_id = _group.model_id
                and i.batch_id is null and i.state = 'waiting';
             exit when _left = 0;
         end loop;
     end loop;
-    return _formed;
 end;
 $$;
 comment on function agent_internal.form_batches(integer, bigint, interval) is 'Make batches of the calls that wait for one';
@@ -403,6 +404,7 @@ declare
     _item  agent_internal.batch_item;
     _waits boolean;
     _used  boolean;
+    _runs  bigint[] := '{}';
 begin
     perform agent_internal.hold_batch(_batch, _lease);
     for _given in
@@ -432,44 +434,18 @@ begin
                cost = case when _given.cost is null then b.cost else coalesce(b.cost, 0) + _given.cost end,
                unused_cost = case when _used or _given.cost is null then b.unused_cost else coalesce(b.unused_cost, 0) + _given.cost end
          where b.id = _batch;
+        _runs := _runs || _item.run_id;
     end loop;
-    perform agent_internal.wake_replied();
+    perform agent_internal.wake_replied(_runs);
 end;
 $$;
 comment on function agent_internal.store_replies(bigint, bigint, jsonb) is 'Store replies of a batch that the caller has claimed';
 
--- End a batch for which the provider has no room, and that it has not begun: its calls wait for smaller ones.
-create or replace function agent_internal.requeue_batch(_batch bigint, _lease bigint, _why text)
-    returns void
-    language plpgsql
-    security definer
-    set search_path = pg_catalog, pg_temp
-    set enable_seqscan = off
-as $$
-declare
-    _item agent_internal.batch_item;
-    _n    integer := 0;
-begin
-    perform agent_internal.hold_batch(_batch, _lease);
-    for _item in
-        update agent_internal.batch_item i set state = 'requeued', why = _why, body = null
-         where i.batch_id = _batch and i.state = 'waiting' returning *
-    loop
-        _n := _n + 1;
-        perform agent_internal.release_item(_item.run_id, _item.lease, _item.call);
-    end loop;
-    update agent.batch b
-       set state = 'ended', ended_at = agent_internal.now(), next_at = null, lease_expires_at = null, requeued = _n, error = _why
-     where b.id = _batch;
-    perform agent_internal.wake_replied();
-end;
-$$;
-comment on function agent_internal.requeue_batch(bigint, bigint, text) is 'End a batch for which the provider has no room: its calls wait for smaller ones';
-
 -- End a batch that the caller has claimed: runs that have no reply ask directly.
 --
--- Args: _charged: whether the provider may have answered what has no reply: then it counts as reserved.
-create or replace function agent_internal.end_batch(_batch bigint, _lease bigint, _why text, _charged boolean)
+-- Args: _charged: whether the provider may have answered what has no reply: then it counts as reserved.  _full: whether it has no
+-- room for the batch, and has not begun it: then the runs wait for smaller ones.
+create or replace function agent_internal.end_batch(_batch bigint, _lease bigint, _why text, _charged boolean, _full boolean)
     returns void
     language plpgsql
     security definer
@@ -482,7 +458,7 @@ declare
 begin
     perform agent_internal.hold_batch(_batch, _lease);
     for _item in
-        update agent_internal.batch_item i set state = 'unanswered', why = _why, body = null
+        update agent_internal.batch_item i set state = case when _full then 'requeued' else 'unanswered' end, why = _why, body = null
          where i.batch_id = _batch and i.state = 'waiting' returning *
     loop
         _n := _n + 1;
@@ -493,18 +469,21 @@ begin
         end if;
     end loop;
     update agent.batch b
-       set state = 'ended', ended_at = agent_internal.now(), next_at = null, lease_expires_at = null, unanswered = b.unanswered + _n,
+       set state = 'ended', ended_at = agent_internal.now(), next_at = null, lease_expires_at = null,
+           unanswered = b.unanswered + case when _full then 0 else _n end, requeued = case when _full then _n else 0 end,
            error = case when _n > 0 then _why end
      where b.id = _batch;
     perform agent_internal.wake_replied();
 end;
 $$;
-comment on function agent_internal.end_batch(bigint, bigint, text, boolean) is 'End a batch that the caller has claimed: runs that have no reply ask directly';
+comment on function agent_internal.end_batch(bigint, bigint, text, boolean, boolean) is 'End a batch that the caller has claimed: runs that have no reply ask directly';
 
 -- Let the runs go on whose call has a reply, or will have none.  Returns how many.
 --
 -- A run that is locked is executed, or is woken the next time.
-create or replace function agent_internal.wake_replied()
+--
+-- Args: _runs: NULL: all.
+create or replace function agent_internal.wake_replied(_runs bigint[] default null)
     returns integer
     language plpgsql
     security definer
@@ -516,7 +495,7 @@ declare
 begin
     with due as (
         select r.id from agent_internal.batch_item i join agent.run r on r.id = i.run_id
-         where i.state in ('answered', 'unanswered', 'requeued') and r.state = 'waiting_retry' and r.next_attempt_at > agent_internal.now()
+         where i.state in ('answered', 'unanswered', 'requeued') and (_runs is null or i.run_id = any (_runs)) and r.state = 'waiting_retry' and r.next_attempt_at > agent_internal.now()
            and r.error ? 'batch'  -- not a run that has taken it, and is retried
          order by r.id for no key update of r skip locked
     )
@@ -528,7 +507,7 @@ begin
     return _woken;
 end;
 $$;
-comment on function agent_internal.wake_replied() is 'Let the runs go on whose call has a reply of a batch, or will have none';
+comment on function agent_internal.wake_replied(bigint[]) is 'Let the runs go on whose call has a reply of a batch, or will have none';
 
 -- Remove batches that ended before an interval ago, and replies that are steps; none that a run has yet to take.
 create or replace function agent_internal.prune_batches(_keep interval)

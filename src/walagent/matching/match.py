@@ -20,7 +20,7 @@ class Match:
     Args:
         lack: what the change lacks and the attachment needs: its evaluation is deferred.
         pinned: the version of the attachment that is executed; None: this one.
-        shadow: the version whose trial follows the run; None: there is none.
+        shadow: the version whose trial follows the run; None: no trial does.
     """
 
     attachment: Attachment

@@ -39,8 +39,8 @@ class BatchLine:
     """One result.
 
     Args:
-        answer: the body of a reply; None: there is none.
-        why: why there is none.
+        answer: the body of a reply; None: the call has no reply.
+        why: why it has none.
     """
 
     custom_id: str
@@ -72,7 +72,7 @@ class Batches(Protocol):
         ...
 
     async def find(self, key: str, calls: Sequence[BatchCall], since: datetime) -> str | None:
-        """Find a batch that may have been submitted, and whose ID was lost; None: there is none.
+        """Find a batch that may have been submitted, and whose ID was lost; None: it was not.
 
         Raises:
             ModelUnavailableError: it is not known yet.

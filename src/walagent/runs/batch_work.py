@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 
 from walagent.base import faults
@@ -105,14 +106,14 @@ class BatchWork:
                 break
             task = asyncio.create_task(self._advance(batch), name=f"batch {batch.id} advances")
             self._advancing.add(task)
-            task.add_done_callback(self._advanced)
+            task.add_done_callback(partial(self._advanced, batch.id))
             begun.append(task)
         return begun
 
-    def _advanced(self, task: "asyncio.Task[None]") -> None:
+    def _advanced(self, batch: int, task: "asyncio.Task[None]") -> None:
         self._advancing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("batch.failed", batch=0, error=error)
+            log.warning("batch.failed", batch=batch, error=error)
 
     async def _advance(self, batch: Batch) -> None:
         """Submit a batch, or look at it; one that fails holds up no other."""
@@ -140,15 +141,12 @@ class BatchWork:
             await self._later(batch, type(error).__name__)
 
     async def _model(self, batch: Batch) -> Model:
-        """Return the model of a batch, which must be the one that its calls were written for."""
+        """Return the model of a batch: until that is submitted, the one it was written for."""
         name = batch.model.removeprefix(f"{batch.tenant}/")
         await self._models.prepare(name, batch.tenant)
         model = self._models.get(name, batch.tenant)
-        is_written = batch.provider_id is not None  # what was submitted is read as it was written
-        if not is_written and (model.spec.label, model.spec.model_id) != (
-            batch.model,
-            batch.model_id,
-        ):
+        is_the_same = (model.spec.label, model.spec.model_id) == (batch.model, batch.model_id)
+        if batch.provider_id is None and not is_the_same:
             raise ConfigError(f'model "{batch.model}" was changed')
         return model
 
@@ -186,8 +184,9 @@ class BatchWork:
         if not state.ended:
             await self._later(batch, None)
             return
-        if state.full and batch.items > 1:
-            await self._requeue(batch, state.why)
+        if state.full and batch.items > 1:  # directly, they would cost twice as much
+            await self._end(batch, state.why, full=True)
+            log.warning("batch.requeued", batch=batch.id, items=batch.items, reason=state.why)
             return
         async for replies in _chunks(made_of.results(state)):
             read = [_reply(line, made_of, model) for line in replies]
@@ -197,12 +196,6 @@ class BatchWork:
         await self._end(batch, state.why)
         log.info("batch.ended", batch=batch.id, model=batch.model, seconds=_age(batch).seconds)
         faults.hit("batch.ended")
-
-    async def _requeue(self, batch: Batch, why: str) -> None:
-        """Let the calls wait for smaller batches: directly, they would cost twice as much."""
-        async with self._pool.connection() as conn:
-            await batched_calls.requeue_batch(conn, batch, why)
-        log.warning("batch.requeued", batch=batch.id, items=batch.items, reason=why)
 
     # Wait, and end.
 
@@ -226,9 +219,11 @@ class BatchWork:
         async with self._pool.connection() as conn:
             await batched_calls.postpone_batch(conn, batch, pause, error)
 
-    async def _end(self, batch: Batch, why: str, *, charged: bool = False) -> None:
+    async def _end(
+        self, batch: Batch, why: str, *, charged: bool = False, full: bool = False
+    ) -> None:
         async with self._pool.connection() as conn:
-            await batched_calls.end_batch(conn, batch, why, charged=charged)
+            await batched_calls.end_batch(conn, batch, why, charged=charged, full=full)
 
     @asynccontextmanager
     async def _held(self, batch: Batch) -> AsyncGenerator[None]:

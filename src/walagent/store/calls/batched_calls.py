@@ -41,8 +41,8 @@ class FromBatch:
     """What a batch has for a call.
 
     Args:
-        batch: its ID; None: there is none yet.
-        answer: of the provider, as JSON; None: there is none.
+        batch: its ID; None: not formed yet.
+        answer: of the provider, as JSON; None: it gave no reply.
         why: why there is no answer, and the call is made directly.
         wait: seconds for which the run was released; it has neither then.
     """
@@ -136,21 +136,19 @@ async def form_batches(
         wait: how long the first of them waits for others.
 
     Returns:
-        How many were made, and whether there is a batch that has not ended.
+        How many were made, and whether a batch has not ended, or a call waits to be in one.
     """
     cursor = await conn.execute(
-        "select agent_internal.form_batches(_items => %s, _bytes => %s, _wait => %s),"
-        "       agent_internal.wake_replied(),"
-        "       exists (select from agent.batch where next_at is not null)",
+        "select f.formed, f.is_open, agent_internal.wake_replied()"
+        " from agent_internal.form_batches(_items => %s, _bytes => %s, _wait => %s) f",
         [items, size, wait],
     )
-    row = await cursor.fetchone()
-    formed, _, is_open = row or (0, 0, False)
-    return formed, is_open or formed > 0  # the statement does not see what it has made
+    formed, is_open, _ = await cursor.fetchone() or (0, False, 0)
+    return formed, is_open
 
 
 async def claim_batch(conn: Connection, lease: timedelta) -> Batch | None:
-    """Claim a batch that is due; None: there is none."""
+    """Claim a batch that is due; None: no batch is."""
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute(
         "select id, tenant, model, model_id, provider_id, items, formed_at, tried_at, attempts,"
@@ -211,7 +209,7 @@ class BatchReply:
     """A result of a batch.
 
     Args:
-        answer: JSON in ASCII; None: there is none that can be used.
+        answer: JSON in ASCII; None: it has no reply that can be used.
         usage: tokens of each kind, as a step has them; None: nothing is charged.
         cost: US dollars; None: not known.
     """
@@ -242,24 +240,17 @@ async def store_replies(conn: Connection, batch: Batch, replies: Sequence[BatchR
     )
 
 
-async def requeue_batch(conn: Connection, batch: Batch, why: str) -> None:
-    """End a batch for which there is no room: its calls wait for smaller ones.
-
-    Raises: as `hold_batch`.
-    """
-    await conn.execute(
-        "select agent_internal.requeue_batch(_batch => %s, _lease => %s, _why => %s)",
-        [batch.id, batch.lease, why],
-    )
-
-
-async def end_batch(conn: Connection, batch: Batch, why: str, *, charged: bool = False) -> None:
+async def end_batch(
+    conn: Connection, batch: Batch, why: str, *, charged: bool = False, full: bool = False
+) -> None:
     """End a batch: calls without a reply are made directly; raises as `hold_batch`.
 
     Args:
         charged: whether they may have been answered.
+        full: whether the provider has no room: then they wait for smaller batches.
     """
     await conn.execute(
-        "select agent_internal.end_batch(_batch => %s, _lease => %s, _why => %s, _charged => %s)",
-        [batch.id, batch.lease, why, charged],
+        "select agent_internal.end_batch(_batch => %s, _lease => %s, _why => %s, _charged => %s,"
+        " _full => %s)",
+        [batch.id, batch.lease, why, charged, full],
     )
