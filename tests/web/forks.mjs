@@ -44,8 +44,10 @@ await omar.waitForSelector("dialog >> text=jerry");
 await omar.keyboard.type("Friday");
 await omar.keyboard.press("Tab");
 await omar.keyboard.press("Space");
+const follows = omar.waitForResponse((answer) => answer.url().includes("/v1/replies")); // a reply that nobody follows is not written word by word
 await omar.keyboard.press("Enter");
 await omar.waitForSelector("h1:has-text('Friday')");
+await follows;
 seen.early = await omar.locator("text=Interrupt").count();
 await omar.fill("#message", "Good morning");
 await omar.keyboard.press("Enter");
@@ -54,7 +56,7 @@ await omar.waitForFunction(() => document.querySelector(".bubble:has(.caret)")?.
 await omar.fill("#message", "Stop! Please remember that anna drinks tea");
 await omar.click('.composer >> text="Interrupt"');
 await omar.waitForSelector(".bubble:has-text('cut off')");
-await omar.waitForSelector(".bubble:has-text('I have noted it.')");
+await omar.waitForSelector(".bubble:not(:has(.caret)):has-text('I have noted it.')");
 await omar.waitForFunction(() => !document.querySelector(".caret"));
 seen.bubbles = await texts(omar.locator(".bubble"));
 await everywhere(omar, "thread");
