@@ -12,7 +12,7 @@ from walagent.message import Json, Reply, Request
 from walagent.models.model import Model
 
 NOTHING = Request(system="", messages=())  # of an error that no request of a run is the reason for
-TIMEOUT = 600.0  # seconds of one exchange: files can have 100 MB
+TIMEOUT = 600.0  # seconds of one exchange
 PAGES = 100  # of a list of batches; no day has as many
 CLOCKS = timedelta(hours=1)  # by which those of two machines may differ
 
