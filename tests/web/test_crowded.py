@@ -83,7 +83,7 @@ async def test_long_names_and_many_rows_break_no_page(
     assert seen["partial"].endswith("Older runs were not searched.")
     assert seen["found"][1] == "300 match"
     assert seen["back"] == [[True, True]] * 3
-    assert at["faults"] == []
+    assert at["faults"] == [], at["faults"]
     assert at["tall"] == []
     assert seen["cells"] == ["triage", "category = how_to"]
     assert [each.split()[0] for each in seen["facets"]] == ["succeeded", "failed"]

@@ -148,6 +148,20 @@ end;
 $$;
 comment on function agent_internal.park_run(bigint, bigint, agent.run_state, interval, boolean, jsonb, bigint, numeric, boolean) is 'Release a run that the caller holds without ending it';
 
+-- Why somebody has cancelled a run that is executed, as its error will be; NULL: nobody has.
+--
+-- A request may have found the run locked by a step, and waits to be applied.
+create or replace function agent_internal.cancel_reason(_run agent.run)
+    returns jsonb
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select case when _run.cancel_requested then coalesce(_run.error, '{}') else
+               (select jsonb_build_object('reason', coalesce(c.reason, 'cancelled')) from agent_internal.cancel_request c where c.run_id = _run.id) end
+$$;
+comment on function agent_internal.cancel_reason(agent.run) is 'Why somebody has cancelled a run that is executed';
+
 create or replace function agent_internal.record_many(_records jsonb)
     returns table (run_id bigint, unblocked boolean, failed text)
     language plpgsql
@@ -174,7 +188,8 @@ begin
           from agent.run r join unnest(_given) e on r.id = e.run
          where r.lease_expires_at is not null
            and r.lease = e.lease  -- planted: no-fence-of-runs/record
-           and (not r.cancel_requested or e.state in ('cancelled', 'succeeded'))
+           and (e.state in ('cancelled', 'succeeded')
+                or not r.cancel_requested and not exists (select from agent_internal.cancel_request c where c.run_id = r.id))
          order by r.id
            for no key update of r skip locked
     )
@@ -205,7 +220,7 @@ begin
     ), ended as (
         update agent.run r
            set state = e.state, result = e.result,
-               error = case when r.cancel_requested and e.state = 'cancelled' then r.error else e.error end,
+               error = case when e.state = 'cancelled' then coalesce(agent_internal.cancel_reason(r), e.error) else e.error end,
                tokens = coalesce(e.tokens, 0), cost = e.cost,
                lease_expires_at = null, finished_at = agent_internal.now(), cancel_requested = false
           from unnest(_given) e
@@ -230,8 +245,8 @@ begin
                          and exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq) then 'WA004'
                     when e.run = any (_held) then 'WA001'
                     else coalesce((
-                         select case when r.cancel_requested and e.state is distinct from 'cancelled'
-                                           and e.state is distinct from 'succeeded' then 'WA002' else '55P03' end
+                         select case when agent_internal.cancel_reason(r) is not null
+                                           and coalesce(e.state not in ('cancelled', 'succeeded'), true) then 'WA002' else '55P03' end
                             from agent.run r
                            where r.id = e.run and r.lease = e.lease and r.lease_expires_at is not null), 'WA001') end
           from unnest(_given) e;
@@ -253,11 +268,13 @@ declare
 begin
     update agent.run
        set state = _state, result = _result,
-           error = case when cancel_requested and _state = 'cancelled' then error else _error end, tokens = _tokens, cost = _cost,
+           error = case when _state = 'cancelled' then coalesce(agent_internal.cancel_reason(run), _error) else _error end,
+           tokens = _tokens, cost = _cost,
            lease_expires_at = null, finished_at = agent_internal.now(), cancel_requested = false
      where id = _run
        and lease = _lease and lease_expires_at is not null  -- planted: no-fence-of-runs/finish
-       and (not cancel_requested or _state in ('cancelled', 'succeeded'))
+       and (_state in ('cancelled', 'succeeded')
+            or not cancel_requested and not exists (select from agent_internal.cancel_request c where c.run_id = run.id))
        and agent_internal.may_hold(kind, principal, tenant);
     if not found then
         perform agent_internal.fence(_run, _lease);  -- raises the reason

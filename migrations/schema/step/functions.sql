@@ -49,7 +49,8 @@ as $$
 declare
     _held record;
 begin
-    select r.cancel_requested, r.lease_expires_at < agent_internal.now() as overslept
+    select r.cancel_requested or exists (select from agent_internal.cancel_request c where c.run_id = r.id) as cancelled,
+           r.lease_expires_at < agent_internal.now() as overslept
       into _held
       from agent.run r
      where r.id = _run
@@ -57,7 +58,7 @@ begin
        for no key update;
     if not found then
         raise exception 'run % is no longer held with lease %', _run, _lease using errcode = 'WA001';
-    elsif _held.cancel_requested then
+    elsif _held.cancelled then
         raise exception 'cancellation of run % was requested', _run using errcode = 'WA002';
     elsif _held.overslept then
         -- Its worker was suspended and continues: the heartbeat skips runs that are locked, as this one is.

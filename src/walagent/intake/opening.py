@@ -1,7 +1,7 @@
 """Open intake for one stream: connections, attachments in effect, background work."""
 
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -103,8 +103,9 @@ class _Background:
         """Let intake write; first pause broken attachments, so that no run starts for them."""
         with translating():
             # Now, for no other reader records what agents write any more.
-            async for row in ingestion.last_writes(self._opening.conn):
-                intake.corrections.know(*row)
+            async with aclosing(ingestion.last_writes(self._opening.conn)) as rows:
+                async for row in rows:
+                    intake.corrections.know(*row)
             self._backfilling |= await backfills.running(self._opening.conn)
             await pause_drifted(self._opening.conn)
         intake.hold(checkpoint)

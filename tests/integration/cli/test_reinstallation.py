@@ -46,6 +46,7 @@ COMMANDS = ("init", "init --slot SLOT", "database migrate", "wal drop-slot --yes
 TYPED = re.compile(
     r"walagent (database uninstall|database migrate|wal resync|wal drop-slot --slot \w+"
     r"|database adopt --(?:moved|copy)|init --new-slot|init)"
+    r"|\brun (drop (?:schema \w+ cascade|publication \w+))"
 )
 # A dump goes into another database, as to another server or a copy for tests.
 RESTORES = {"restore": (), "restore as one role": ("--no-owner", "--no-privileges")}
@@ -80,7 +81,11 @@ def restored(user: User, options: tuple[str, ...], target: str) -> User:
 
 
 def types(user: User, command: str) -> Ended:
-    """Type a command; to what asks, say yes."""
+    """Type a command; to what asks, say yes.  A statement is typed into psql."""
+    if command.startswith("drop "):
+        with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+            conn.execute(command.encode())
+        return Ended(1, "", "run walagent init")
     words = shlex.split(command)
     if command.startswith(ASKS) and "--yes" not in words:
         words.append("--yes")
@@ -101,7 +106,7 @@ def runs(user: User) -> Ended:
 
 def hints_of(ended: Ended) -> list[str]:
     """The commands that somebody is told to type, in their order."""
-    return [found[1] for found in TYPED.finditer(ended.err + ended.out)]
+    return [found[1] or found[2] for found in TYPED.finditer(ended.err + ended.out)]
 
 
 def works(user: User, log: list[str]) -> None:

@@ -42,7 +42,13 @@ MUTATIONS = {
 OF_MEMBERS = {
     f"console.{name}_thread"
     for name in ("open", "join", "leave", "rename", "pause", "resume", "complete", "archive")
-} | {"console.post", "console.add_member", "console.remove_member", "console.save_query"}
+} | {
+    "console.post",
+    "console.interrupt",
+    "console.add_member",
+    "console.remove_member",
+    "console.save_query",
+}
 OF_VIEWERS = {"console.save_filter", "console.remove_filter", "console.revoke_token"}
 MATCHING = (
     *("state", "agent", "relation", "key", "kind", "reason", "sqlstate"),

@@ -52,7 +52,8 @@ _VERSIONS: Final = {
 
 _KNOWN_AGENT: Final = """
 select exists (select from agent.agent g where g.name = %(name)s)
-       or exists (select from agent.attachment_version v where v.definition ->> 'agent' = %(name)s),
+       or exists (select from agent.attachment_version v where v.definition ->> 'agent' = %(name)s)
+       or exists (select from agent.memory m where m.agent = %(name)s),  -- of an agent to come
        array(select g.name from agent.agent g)
 """
 
