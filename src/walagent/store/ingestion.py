@@ -165,18 +165,19 @@ select n.nspname, c.relname, w.key, array_agg(w.column_name)
        join pg_catalog.pg_namespace n on n.oid = c.relnamespace
  group by n.nspname, c.relname, w.relation, w.row_hash, w.key
 """
-_AT_ONCE: Final = 10_000  # rows
+_NEXT_WRITES: Final = "fetch 10000 from last_writes"
 
 
 async def last_writes(
     conn: Connection,
 ) -> AsyncGenerator[tuple[str, str, dict[str, str | None], list[str]]]:
     """Yield schema, table, key and columns of each row that agents wrote lately."""
-    async with conn.transaction(), conn.cursor(name="last_writes") as cursor:
-        cursor.itersize = _AT_ONCE
-        await cursor.execute(_LAST_WRITES)
-        async for row in cursor:
-            yield row
+    async with conn.transaction():
+        # Declared here: a cursor of psycopg stays open where its connection is lost as it closes.
+        await conn.execute(f"declare last_writes cursor for {_LAST_WRITES}".encode())
+        while rows := await (await conn.execute(_NEXT_WRITES)).fetchall():
+            for row in rows:
+                yield row
 
 
 async def defer_changes(conn: Connection, checkpoint: Checkpoint, runs: Iterable[NewRun]) -> None:
