@@ -192,8 +192,7 @@ async def check_end(place: Place, answer: str, before: list[Any], *, more: int) 
     return state
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("point", "nth"), cases(("run.finished", 1)))
+@pytest.mark.parametrize(("point", "nth"), cases(("run.finished", 1), ("tool.recorded", 1)))
 async def test_a_run_that_is_cancelled_at_any_step_ends_there(
     place: Place, point: str, nth: int
 ) -> None:

@@ -15,7 +15,6 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.enrich(regclass, text[], text[], text, text, text, text, jsonb, jsonb, numeric, integer, integer, text, text, interval, text, name, interval, integer, text, boolean, integer, boolean, boolean)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.enrichment(regclass, text[], text[], jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.attach_keys()', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.bind_relation(text, oid, jsonb, jsonb, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.change_agent(text, jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_relation(regclass, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_streamed(regclass, text[], text, text)', 'execute', '{runner,developer}'),

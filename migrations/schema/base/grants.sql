@@ -14,7 +14,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.check_json_schema(text, jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_keys(text, jsonb, text[])', 'execute', '{runner,developer,member}'),
     ('function', 'agent_internal.check_list(text)', 'execute', '{runner,developer}'),
-    ('function', 'agent_internal.edit_distance(text, text)', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.edit_distance(text, text)', 'execute', '{runner,viewer,developer,member}'),
     ('function', 'agent_internal.has_key(text)', 'execute', '{runner,developer,member}'),
     ('function', 'agent_internal.limit_lock_waits()', 'execute', '{runner}'),
     ('function', 'agent_internal.lock_alone(regclass, text)', 'execute', '{runner}'),
@@ -35,7 +35,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.say_acting_role(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.say_own_triggers(integer)', 'execute', '{runner}'),
     ('function', 'agent_internal.share_lock(text)', 'execute', '{runner}'),
-    ('function', 'agent_internal.suggest(text, text[])', 'execute', '{runner,viewer,developer}');
+    ('function', 'agent_internal.suggest(text, text[])', 'execute', '{runner,viewer,developer,member}');
 
 insert into agent_internal.owner_function (function) values
     ('agent_internal.adopt_database(boolean)'),

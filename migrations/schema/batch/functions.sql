@@ -6,7 +6,6 @@
 --   begin_batch      its calls; from here on, the provider may have it
 --   submit_batch     the provider has it, under this ID
 --   store_replies    each is charged, and its run goes on
---   requeue_batch    the provider has no room for it: its calls wait for smaller ones
 --   end_batch        what has no reply is asked directly, or waits for a smaller batch
 --   batch_reply      the run takes the reply, as a step
 --
@@ -47,7 +46,8 @@ return interval '26 hours';
 
 -- Take the reply to a call of a run that the caller holds, or wait on.
 --
--- Returns NULL: it has no item of this step.  {"answer": ...}: as the provider sent it.  {"why": ...}: why it has none.  {"wait": ...}: the run was released for so many seconds.
+-- Returns NULL: it has no item of this step.  {"answer": ...}: as the provider sent it.  {"why": ...}: why it has none.
+-- {"wait": ...}: the run was released for so many seconds.
 -- Raises as agent_internal.fence() does.
 create or replace function agent_internal.batch_reply(_run bigint, _lease bigint, _seq integer, _tokens bigint, _cost numeric)
     returns jsonb
@@ -495,7 +495,8 @@ declare
 begin
     with due as (
         select r.id from agent_internal.batch_item i join agent.run r on r.id = i.run_id
-         where i.state in ('answered', 'unanswered', 'requeued') and (_runs is null or i.run_id = any (_runs)) and r.state = 'waiting_retry' and r.next_attempt_at > agent_internal.now()
+         where i.state in ('answered', 'unanswered', 'requeued') and (_runs is null or i.run_id = any (_runs))
+           and r.state = 'waiting_retry' and r.next_attempt_at > agent_internal.now()
            and r.error ? 'batch'  -- not a run that has taken it, and is retried
          order by r.id for no key update of r skip locked
     )

@@ -398,6 +398,7 @@ begin
     -- Without a budget there is nothing to write: a lock of the run would cost a commit for each call of a model.
     perform from agent.run r
       where r.id = _run and r.lease = _lease and r.lease_expires_at >= agent_internal.now() and not r.cancel_requested
+        and not exists (select from agent_internal.cancel_request c where c.run_id = _run)
         and not exists (select from agent.budget b where b.tenant = r.tenant)
         and not exists (select from agent.spend s where s.run_id = _run and s.settled_at is null);
     if found then

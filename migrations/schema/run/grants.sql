@@ -52,6 +52,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.insert_backfill_runs(integer, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.insert_missed_turns(bigint, integer, integer)', 'execute', '{runner}'),
     ('function', 'agent_internal.insert_runs(integer, jsonb)', 'execute', '{runner}'),
+    ('function', 'agent_internal.cancel_reason(agent.run)', 'execute', '{runner}'),
     ('function', 'agent_internal.is_final(agent.run_state)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.is_runner()', 'execute', '{runner}'),
     ('function', 'agent_internal.lease_runs(bigint[], text, interval)', 'execute', '{runner}'),
