@@ -1,5 +1,5 @@
 // Many calls that wait: narrowed, selected, read together, decided together.
-import { end, everywhere, open, options, seen } from "./browsing.mjs";
+import { end, everywhere, open, options, readCall, seen } from "./browsing.mjs";
 
 const { link } = options;
 const base = new URL(link).origin;
@@ -59,14 +59,13 @@ seen.sum = await total();
 // A colleague decides about one of them: it leaves the summary.
 const colleague = await open();
 await colleague.goto(`${base}/approvals?q=amount:12.5%20tool:refund_customer`);
-await colleague.waitForSelector("form.decide");
-await colleague.waitForTimeout(700);
+await readCall(colleague);
 await colleague.fill("form.decide input", "Not for ann");
 await colleague.click("button:has-text('Reject')");
 await page.waitForSelector("text=2 calls are selected");
 await page.waitForSelector("form.decide");
 seen.elsewhere = [await approve.innerText(), await total()];
-await page.waitForTimeout(700);
+await readCall(page);
 await approve.click();
 const said = page.locator(".toasts", { hasText: "Approved 2 calls." });
 await said.waitFor();

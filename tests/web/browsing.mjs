@@ -50,6 +50,12 @@ export async function signIn(page, path, token) {
   await page.waitForURL((at) => !at.pathname.startsWith("/sign-in"));
 }
 
+/** Wait until the call on a page may be decided: it decides nothing that came on screen just now. */
+export async function readCall(page) {
+  await page.waitForSelector("form.decide");
+  await page.waitForTimeout(700);
+}
+
 /** What axe finds by all rules, or by those of RULES, and whether the page is too wide. */
 export async function check(page, name, rules) {
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);

@@ -1,5 +1,5 @@
 // Uses the console as a person does; prints what it saw as one JSON document.
-import { check, context, end, everywhere, open, options, resize, seen } from "./browsing.mjs";
+import { check, context, end, everywhere, open, options, readCall, resize, seen } from "./browsing.mjs";
 
 const { link } = options;
 const base = new URL(link).origin;
@@ -113,7 +113,7 @@ await page.keyboard.press("a");
 await page.waitForSelector("text=Approved refund_customer of run 1");
 await other.waitForSelector(".head .st:has-text('succeeded')");
 seen.went = await text(other, ".head .st");
-await page.waitForSelector("form.decide");
+await readCall(page);
 await page.click("button:has-text('Reject')");
 seen.missing = await text(page, "#reason-missing");
 await page.fill("form.decide input", "ask the customer first");

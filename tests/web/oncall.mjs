@@ -1,5 +1,5 @@
 // What must not happen to a person on call: a call that changes under the click, an answer that is thrown away.
-import { context, end, everywhere, open, options, seen } from "./browsing.mjs";
+import { context, end, everywhere, open, options, readCall, seen } from "./browsing.mjs";
 
 const { link, token } = options;
 const base = new URL(link).origin;
@@ -19,8 +19,7 @@ seen.read = await call(page);
 await page.fill("form.decide input", "A reason about the first call");
 const colleague = await open();
 await colleague.goto(page.url());
-await colleague.waitForSelector("form.decide");
-await colleague.waitForTimeout(700);
+await readCall(colleague);
 await colleague.click("button:has-text('Approve')");
 await page.waitForSelector("form.decide", { state: "detached" });
 await page.waitForSelector("text=by postgres");
@@ -86,8 +85,7 @@ await page.waitForSelector("[data-run]");
 const waiting = page.locator("[data-run]").first();
 seen.before = await waiting.locator(".st").innerText();
 await colleague.goto(`${base}/approvals`);
-await colleague.waitForSelector("form.decide");
-await colleague.waitForTimeout(700);
+await readCall(colleague);
 await colleague.fill("form.decide input", "ask the customer first");
 await colleague.click("button:has-text('Reject')");
 await page.waitForSelector("[data-run].gone");

@@ -1,5 +1,5 @@
 // Two people in two browsers and an agent in one thread, and a viewer; prints what they see as one JSON document.
-import { apart, check, end, everywhere, open, options, resize, seen, signIn } from "./browsing.mjs";
+import { apart, check, end, everywhere, open, options, readCall, resize, seen, signIn } from "./browsing.mjs";
 
 const { url, people } = options;
 const enter = async (token, path) => {
@@ -61,7 +61,7 @@ seen.facts = await texts(anna, ".facts-list li > span:nth-child(2)");
 
 // A call is decided where it is asked, by whom may: every argument is on screen.
 await say(omar, "And refund ticket 2");
-await anna.waitForSelector("form.decide");
+await readCall(anna);
 await omar.waitForSelector("text=You may read approvals, not decide them.");
 seen.omarDecides = await omar.locator("form.decide, button:has-text('Approve')").count();
 seen.call = await anna.locator(".asked .call").innerText();

@@ -1,5 +1,5 @@
 // A workflow that waits for a person: its graph, where its run is, the way to the decision, and the state after it.
-import { end, everywhere, open, options, seen } from "./browsing.mjs";
+import { end, everywhere, open, options, readCall, seen } from "./browsing.mjs";
 
 const { link, run, name } = options;
 const base = new URL(link).origin;
@@ -22,8 +22,7 @@ seen.marked = await marked();
 seen.states = await page.locator(".payload .strong").allInnerTexts();
 await everywhere(page, "run");
 await page.click("[aria-label=Runs] a:has-text('Decide')");
-await page.waitForSelector("form.decide");
-await page.waitForTimeout(700);
+await readCall(page);
 await page.click("form.decide .btn.primary");
 await page.goto(`${base}/workflows/${name}?run=${run}`);
 await page.waitForSelector("tr:has-text('the end')");
