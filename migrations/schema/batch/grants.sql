@@ -10,6 +10,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.form_batches(integer, bigint, interval)', 'execute', '{runner}'),
     ('function', 'agent_internal.hold_batch(bigint, bigint, interval)', 'execute', '{runner}'),
     ('function', 'agent_internal.is_in_batch(bigint, bigint, integer)', 'execute', '{runner,viewer}'),
+    ('function', 'agent_internal.longest_batch()', 'execute', '{runner}'),
     ('function', 'agent_internal.postpone_batch(bigint, bigint, double precision, text)', 'execute', '{runner}'),
     ('function', 'agent_internal.prune_batches(interval)', 'execute', '{runner}'),
     ('function', 'agent_internal.store_replies(bigint, bigint, jsonb)', 'execute', '{runner}'),

@@ -68,23 +68,31 @@ create or replace function agent_internal.claim_shadow(_lease interval)
 as $$
 #variable_conflict use_column
 declare
-    _now constant timestamptz := agent_internal.now();
-    _on  agent.canary;
-    _run bigint;
+    _now  constant timestamptz := agent_internal.now();
+    _some constant bigint := 100;  -- at once
+    _on    agent.canary;
+    _run   bigint;
+    _count bigint;
 begin
     for _on in select c.* from agent.canary c where c.state = 'running' and c.shadow order by random() for update skip locked loop
         continue when exists (select from agent_internal.shadowed_run s
                                where s.attachment_id = _on.attachment_id and s.version = _on.version and not s.ended and s.claimed_until > _now)
                    or exists (select from agent.run r
                                where r.queue_id = _on.attachment_id and r.state = 'pending' and coalesce(r.not_before <= _now, true));
-        delete from agent_internal.shadowed_run s using agent.run r
-         where s.attachment_id = _on.attachment_id and s.version = _on.version and not s.ended
-           and r.id = s.run_id and agent_internal.is_final(r.state) and (r.state in ('cancelled', 'skipped') or not agent_internal.was_shown(r.id));
-        select s.run_id into _run
-          from agent_internal.shadowed_run s join agent.run r on r.id = s.run_id
-         where s.attachment_id = _on.attachment_id and s.version = _on.version and not s.ended
-           and coalesce(s.not_before <= _now, true) and agent_internal.is_final(r.state)
-         order by s.run_id limit 1;
+        -- No trial of what the agent was not shown.
+        loop
+            with next as materialized (
+                select s.run_id, r.state in ('cancelled', 'skipped') or not agent_internal.was_shown(r.id) as unseen
+                  from agent_internal.shadowed_run s join agent.run r on r.id = s.run_id
+                 where s.attachment_id = _on.attachment_id and s.version = _on.version and not s.ended
+                   and coalesce(s.not_before <= _now, true) and agent_internal.is_final(r.state)
+                 order by s.run_id limit _some
+            ), gone as (
+                delete from agent_internal.shadowed_run s using next n where s.run_id = n.run_id and n.unseen
+            )
+            select min(n.run_id) filter (where not n.unseen), count(*) into _run, _count from next n;
+            exit when _run is not null or _count < _some;
+        end loop;
         continue when _run is null;
         -- What a process has reserved that ended before its trial did.
         perform agent_internal.release_evaluation(_on.evaluation_id);

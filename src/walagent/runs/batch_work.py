@@ -46,7 +46,6 @@ _CHUNK = 100  # results of one transaction
 _LOOK = 5.0  # seconds between looks for work, at most
 _CALM = 6  # of so many turns, one looks while there is no batch
 _SLOWEST = 30  # times the first pause between looks at a batch
-_LONGEST = timedelta(hours=26)  # as agent_internal.longest_batch()
 
 
 class BatchWork:
@@ -212,7 +211,7 @@ class BatchWork:
             await self._later(batch, str(error))
 
     async def _later(self, batch: Batch, error: str | None) -> None:
-        if _age(batch) > _LONGEST:
+        if batch.overdue:
             await self._end(batch, "no result in time", charged=batch.tried_at is not None)
             return
         pause = seconds(self._pauses, batch.attempts + 1)

@@ -100,11 +100,16 @@ class Executor:
         opened = await self._kind.opens(self._run)
         if isinstance(opened, End):
             return await self._end(opened)
+        begins = not self._run.claim.steps  # what it opened with is of this moment
         self._run = self._calls.run = opened
         self.log.adopt(opened.claim.steps)
+        takes = self._kind.takes_in
         while True:
-            state = await self._carry_out(self._next())
-            if state is not None:
+            move = self._next()
+            if takes and isinstance(move, Ask) and not begins and await takes(self._run, self.log):
+                continue
+            begins = False
+            if (state := await self._carry_out(move)) is not None:
                 return state
 
     @property
@@ -122,8 +127,6 @@ class Executor:
     async def _carry_out(self, move: Move) -> RunState | None:
         match move:
             case Ask(prompts):
-                if self._kind.takes_in and await self._kind.takes_in(self._run, self.log):
-                    return None
                 asked = self._numbered(prompts)
                 return await _side_by_side([self._ask_or_fall_back(*each) for each in asked])
             case Act(calls):

@@ -197,7 +197,7 @@ async def test_a_claim_that_was_lost_is_tried_again_and_stored_once(
 async def test_what_cannot_be_a_shadow_is_refused(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
-    """Of a canary there is none, and a share is more than 0."""
+    """No shadow is begun beside a canary, and a share is more than 0."""
     await run_all(conn, DESK + SECOND.format(says(tmp_path, "Done.")))
     await attach(conn, "name=desk")
     for share in (0, 1.1, "NaN"):

@@ -196,6 +196,23 @@ async def test_a_worker_that_dies_takes_a_text_in_once(
     assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
+async def test_a_turn_that_is_begun_again_looks_before_its_first_call(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """It has asked nothing yet, but what it was shown is old."""
+    await run_all(conn, AGENT % "absorb")
+    async with daemon(conn, dsn, {"fake": ScriptedModel(["Both."])}) as d:
+        thread = await value(conn, THREAD)
+        with faults.armed("model.asking"):
+            await value(conn, POST, thread, "Hi!")
+            assert await d.dies("worker") == "worker"
+        await value(conn, POST, thread, "And?")
+        await d.expire_leases()
+        await d.start_worker()
+        assert await ended(d, 2) == ["succeeded", "skipped"]
+    assert await value(conn, NOTES) == 1
+
+
 async def test_an_agent_interrupts_nobody(conn: AsyncConnection, dsn: str) -> None:
     """Not even itself: it would begin again without end."""
     await run_all(conn, AGENT % "queue")

@@ -137,7 +137,7 @@ export function Unreadable({ table }: { table: TableRow }) {
       {refusal === "policy" && (
         <p className="soft">
           The table has row-level security, which cannot judge rows of the past. They are shown to logins that it does
-          not apply to; <code>{login}</code> is none.
+          not apply to, and <code>{login}</code> is not one of those.
         </p>
       )}
     </section>

@@ -1,8 +1,8 @@
 -- key: side
 -- parameters: attachment
 -- What both versions of an attachment with a canary or a shadow came to, and the latest runs of each.
-select f.side, f.version, f.share, f.runs, f.ended, f.failures, f.corrections, f.cost, f.latency, f.calls, c.shadow, c.begun_at, c.begun_by::text as begun_by,
-       c.rollback_if, c.min_runs, o.same, o.other, o.failed, o.waiting,
+select f.side, f.version, f.share, f.runs, f.ended, f.failures, f.corrections, f.cost, f.latency, f.calls, f.same, f.other, f.failed, f.waiting,
+       c.shadow, c.begun_at, c.begun_by::text as begun_by, c.rollback_if, c.min_runs,
        case when f.side = 'shadow'
             then array(select w.run_id::text from agent.shadow_run w
                         where w.attachment_id = c.attachment_id and w.version = c.version and w.outcome in ('other', 'failed')
@@ -12,10 +12,6 @@ select f.side, f.version, f.share, f.runs, f.ended, f.failures, f.corrections, f
                         order by r.id desc limit 5) end as latest
   from agent.canary c
        join agent.canary_figures f on f.tenant = c.tenant and f.attachment = c.attachment and f.canary = c.version and f.state = 'running'
-       cross join lateral (select count(*) filter (where w.outcome = 'same') as same, count(*) filter (where w.outcome = 'other') as other,
-                                  count(*) filter (where w.outcome = 'failed') as failed, count(*) filter (where w.outcome = 'waiting') as waiting
-                             from agent.shadow_run w
-                            where f.side = 'shadow' and w.attachment_id = c.attachment_id and w.version = c.version) o
  where c.tenant = agent.current_tenant() and c.attachment = %(attachment)s and c.state = 'running'
  order by f.side = 'baseline' desc
  limit 2

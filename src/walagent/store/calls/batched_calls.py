@@ -69,6 +69,7 @@ class Batch:
         provider_id: at the provider; None: it is not known to be there.
         tried_at: when it was first about to be submitted; None: never.
         attempts: looks at it since its state changed.
+        overdue: whether no provider has it any more.
     """
 
     id: int
@@ -81,6 +82,7 @@ class Batch:
     tried_at: datetime | None
     attempts: int
     lease: int
+    overdue: bool
 
 
 async def await_batch(conn: Connection, claim: Claim, waiting: Waiting, spent: Spent) -> None:
@@ -152,7 +154,8 @@ async def claim_batch(conn: Connection, lease: timedelta) -> Batch | None:
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute(
         "select id, tenant, model, model_id, provider_id, items, formed_at, tried_at, attempts,"
-        " lease from agent_internal.claim_batch(_lease => %s) where id is not null",
+        " lease, agent_internal.now() - formed_at > agent_internal.longest_batch() as overdue"
+        " from agent_internal.claim_batch(_lease => %s) where id is not null",
         [lease],
     )
     row = await cursor.fetchone()

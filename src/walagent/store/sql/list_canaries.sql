@@ -8,11 +8,20 @@ with listed as materialized (
 select c.attachment,
        c.version as canary,
        c.state,
-       s.side,
-       s.version,
-       case when s.side = 'baseline' and not c.shadow then 1 - c.share else c.share end as share,
-       f.*,
-       o.*,
+       f.side,
+       f.version,
+       f.share,
+       f.runs,
+       f.ended,
+       f.failures,
+       f.corrections,
+       f.cost,
+       f.latency,
+       f.calls,
+       f.same,
+       f.other,
+       f.failed,
+       f.waiting,
        c.evaluation_id as evaluation,
        c.rollback_if,
        c.min_runs,
@@ -22,13 +31,6 @@ select c.attachment,
        c.ended_at,
        c.reason
   from listed c
-       cross join lateral (values (1, 'baseline', c.base_version),
-                                  (2, case when c.shadow then 'shadow' else 'canary' end, c.version)) as s (n, side, version)
-       cross join lateral (select v.* from agent_internal.version_figures(c.attachment_id, s.version, c.after_run, c.last_run) v where not c.shadow
-                           union all
-                           select v.* from agent_internal.shadow_figures(c.evaluation_id, s.side) v where c.shadow) f
-       cross join lateral (select count(*) filter (where w.outcome = 'same') as same, count(*) filter (where w.outcome = 'other') as other,
-                                  count(*) filter (where w.outcome = 'failed') as failed, count(*) filter (where w.outcome = 'waiting') as waiting
-                             from agent.shadow_run w
-                            where s.side = 'shadow' and w.attachment_id = c.attachment_id and w.version = c.version) o
- order by c.begun_at desc, c.attachment, c.version desc, s.n
+       join agent.canary_figures f
+         on (f.tenant, f.attachment, f.canary, f.begun_at) = (c.tenant, c.attachment, c.version, c.begun_at)
+ order by c.begun_at desc, c.attachment, c.version desc, f.side = 'baseline' desc
