@@ -87,8 +87,8 @@ class Executor:
         self.reservations = Reservations(
             resources.pool, resources.budgets, run, self.log, self._kind.patience
         )
-        self._calls = ModelCalls(resources, run, self.log, self.reservations, self._kind.patience)
-        self.log.asks = self._calls.ask_for_tool
+        self._calls = ModelCalls(resources, run, self.reservations, self._kind.patience)
+        self.log.ask_through(self._calls.ask_for_tool)
         self.sharing = Sharing(resources, self.log)
         self._batching = Batching(resources, self.log)
         self.due: float | None = None  # seconds after which the run can be claimed again

@@ -27,7 +27,6 @@ from walagent.runs.live_replies import LiveReply
 from walagent.runs.metering import agent_of, count_usage, counting, usage_of
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
-from walagent.runs.step_log import StepLog
 from walagent.store import runs
 from walagent.telemetry.log import log
 
@@ -42,7 +41,6 @@ class ModelCalls:
         self,
         resources: Resources,
         run: RunSpec,
-        log: StepLog,
         reservations: Reservations,
         patience: float,
     ) -> None:
@@ -53,7 +51,6 @@ class ModelCalls:
         """
         self._resources = resources
         self.run = run
-        self._log = log
         self._reservations = reservations
         self._patience = patience
         self._attended = patience > 0

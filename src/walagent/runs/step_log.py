@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from weakref import WeakMethod
 
 from walagent.domain.run import Claim, Step, StepKind
 from walagent.message import Json
@@ -20,7 +21,7 @@ class StepLog:
         self._pool = pool
         self._claim = claim
         self._steps: list[Step] = list(claim.steps)
-        self.asks: Asks | None = None  # how tools ask models; the executor knows
+        self._asks: WeakMethod[Asks] | None = None
         self.recording = asyncio.Lock()  # numbers are consecutive
 
     @property
@@ -54,8 +55,16 @@ class StepLog:
 
     async def ask(self, request: ToolRequest) -> ToolReply:
         """Ask the model of a tool."""
-        assert self.asks is not None  # noqa: S101 - the executor sets it before any call
-        return await self.asks(request)
+        asks = self._asks and self._asks()
+        assert asks is not None  # noqa: S101 - the executor holds it
+        return await asks(request)
+
+    def ask_through(self, asks: Asks) -> None:
+        """Let tools ask their models with a method whose object keeps this log.
+
+        A ring of both would wait, with all its steps, for a collection of garbage.
+        """
+        self._asks = WeakMethod(asks)
 
     def adopt(self, steps: Sequence[Step]) -> None:
         """Take the steps that opening the run has recorded."""

@@ -1,6 +1,7 @@
 """The worker: models that misbehave, crashes, cancellations, limits, people, and stopping."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +19,8 @@ from walagent.domain.tool_spec import Effect
 from walagent.message import ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
 from walagent.models.script import Answer, Fault, call, in_turn
 from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.runs.executor import Executor
+from walagent.runs.step_log import StepLog
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import claiming
 from walagent.store.status import count_runs, oldest_queued
@@ -91,6 +94,22 @@ async def test_no_transaction_is_open_while_a_model_is_asked(
         await one(conn)
         assert await worked(d) == ("succeeded", "ok", None)
     assert held == []
+
+
+async def test_a_run_leaves_nothing_behind(conn: AsyncConnection, dsn: str) -> None:
+    """Nothing of it waits for a collection of garbage: many runs a second would be many MB."""
+    answers = [call("refund_user", amount=7), "ok"]
+    async with daemon(conn, dsn, answers, parts=("worker",)) as d:
+        gc.collect()
+        gc.disable()
+        try:
+            await one(conn)
+            assert await worked(d) == ("succeeded", "ok", None)
+            await d.until("select agent_internal.now() > finished_at from agent.run")
+            left = [each for each in gc.get_objects() if isinstance(each, (Executor, StepLog))]
+        finally:
+            gc.enable()
+        assert left == []
 
 
 async def test_a_reply_is_stored_before_anything_acts_on_it(
