@@ -17,7 +17,7 @@ import { visible } from "../data/visible";
 import { useZone } from "../data/zone";
 import { Initial } from "../parts/avatar";
 import { Copy } from "../parts/copy";
-import { Icon } from "../parts/icon";
+import { Opener } from "../parts/opener";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
 
@@ -43,13 +43,11 @@ export function Entry({ row, filter, isOpen, toggle }: EntryProps) {
   const line = detailLine(row.detail, (at) => minute(at, zone));
   return (
     <details className="grp aud" open={isOpen}>
-      <summary
-        onClick={(event) => {
-          event.preventDefault();
+      <Opener
+        toggle={() => {
           toggle(row.number);
         }}
       >
-        <Icon name="right" small className="tw" />
         <span className="muted nowrap">
           <Time at={row.at} />
         </span>
@@ -72,7 +70,7 @@ export function Entry({ row, filter, isOpen, toggle }: EntryProps) {
         <span className="clip soft" title={line}>
           {visible(line)}
         </span>
-      </summary>
+      </Opener>
       {isOpen && <Whole row={row} filter={filter} />}
     </details>
   );

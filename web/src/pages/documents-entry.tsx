@@ -8,8 +8,8 @@ import { mutate } from "../data/mutate";
 import { useQueryOnce } from "../data/queries";
 import { visible } from "../data/visible";
 import { Confirm } from "../parts/confirm";
-import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
+import { Opener } from "../parts/opener";
 import { Skeleton } from "../parts/panel";
 import { Payload } from "../parts/payload";
 import { State } from "../parts/state";
@@ -29,13 +29,11 @@ interface EntryProps {
 export function DocumentEntry({ row, isOpen, toggle, again }: EntryProps) {
   return (
     <details className="grp doc" open={isOpen}>
-      <summary
-        onClick={(event) => {
-          event.preventDefault();
+      <Opener
+        toggle={() => {
           toggle(row.id);
         }}
       >
-        <Icon name="right" small className="tw" />
         <span className="muted nowrap">
           <Time at={row.updated_at} />
         </span>
@@ -51,7 +49,7 @@ export function DocumentEntry({ row, isOpen, toggle, again }: EntryProps) {
           <span className="soft">{visible(row.excerpt ?? row.beginning)}</span>
         </span>
         <span className="muted nowrap">{bytes(row.size)}</span>
-      </summary>
+      </Opener>
       {isOpen && <Whole id={row.id} again={again} />}
     </details>
   );

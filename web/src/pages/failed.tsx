@@ -7,9 +7,9 @@ import { type FailureRow, useFailures } from "../data/home";
 import { useTitle } from "../frame/title";
 import { Bars } from "../parts/figure";
 import { FilterBar } from "../parts/filterbar";
-import { Icon } from "../parts/icon";
 import { Name } from "../parts/name";
 import { Problem } from "../parts/notice";
+import { Opener } from "../parts/opener";
 import { OwnOnly, useSeesRuns } from "../parts/own-only";
 import { Empty, Panel, Skeleton } from "../parts/panel";
 import { State } from "../parts/state";
@@ -168,13 +168,11 @@ function Group({
 }) {
   return (
     <details className="grp" open={isOpen}>
-      <summary
-        onClick={(event) => {
-          event.preventDefault();
+      <Opener
+        toggle={() => {
           onToggle(!isOpen);
         }}
       >
-        <Icon name="right" small className="tw" />
         <b className="gn">{number(row.runs)}</b>
         <State state={row.issue} />
         <span className="clip grow" title={row.reason}>
@@ -190,7 +188,7 @@ function Group({
         <span className="muted nowrap">
           <Time at={row.last_at} />
         </span>
-      </summary>
+      </Opener>
       {isOpen && <Issue row={row} again={again} />}
     </details>
   );

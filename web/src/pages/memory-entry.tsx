@@ -9,8 +9,8 @@ import { useQueryOnce } from "../data/queries";
 import { visible } from "../data/visible";
 import { Confirm } from "../parts/confirm";
 import { Copy } from "../parts/copy";
-import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
+import { Opener } from "../parts/opener";
 import { Skeleton } from "../parts/panel";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
@@ -40,13 +40,11 @@ interface EntryProps {
 export function MemoryEntry({ row, isOpen, toggle, again }: EntryProps) {
   return (
     <details className="grp mem" open={isOpen}>
-      <summary
-        onClick={(event) => {
-          event.preventDefault();
+      <Opener
+        toggle={() => {
           toggle(row.id);
         }}
       >
-        <Icon name="right" small className="tw" />
         <span className="muted nowrap">
           <Time at={row.created_at} />
         </span>
@@ -63,7 +61,7 @@ export function MemoryEntry({ row, isOpen, toggle, again }: EntryProps) {
           {row.trust === "trusted" ? "a person" : "an agent"}
           {row.about && ` about ${visible(row.about)}`}
         </span>
-      </summary>
+      </Opener>
       {isOpen && <Whole row={row} again={again} />}
     </details>
   );
