@@ -1,5 +1,6 @@
 """The tier batch: calls of many runs in one submission, half the price, up to a day."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -12,13 +13,15 @@ from psycopg import AsyncConnection
 
 from tests.faults.rig.waiting import until_true
 from tests.helpers.daemon import Daemon, daemon
-from tests.helpers.database import DESK, attach, column, refused, rows, run_all, value
+from tests.helpers.database import DEADLINE, DESK, attach, column, refused, rows, run_all, value
 from tests.helpers.queue import add_runs
 from walagent.base import faults
 from walagent.config import Batches
 from walagent.message import Json, Request
 from walagent.models import build_model
+from walagent.models.batches import BatchState
 from walagent.models.limits import LimitSettings, ModelLimits
+from walagent.models.openai.batch_files import OpenAIBatches
 from walagent.models.script import Answer, Fault, call
 from walagent.models.wire_format import Body
 from walagent.runs.batch_work import BatchWork
@@ -575,6 +578,83 @@ async def test_a_call_for_which_there_never_is_room_is_asked_directly(
         desk_.provider.batches.room = 0
         assert await desk_.ended() == ["succeeded"]
     assert await column(conn, NOTES) == ["token_limit_exceeded"]
+
+
+async def test_a_list_without_end_is_left_and_looked_at_again(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is submitted before it is known that the provider does not have it."""
+    async with desk(conn, dsn, settings=", finish=after_call") as desk_:
+        await desk_.wait(3)
+        fake = desk_.provider.batches
+        with faults.armed("batch.taken"), pytest.raises(faults.Crash):
+            await desk_.turn()
+        (ours,) = fake.batches.values()
+        for n in range(2):
+            fake.batches[f"other_{n}"] = replace(ours, id=f"other_{n}", calls={}, metadata={})
+        await run_all(conn, "update agent.batch set lease_expires_at = now() - interval '1 s'")
+        with monkeypatch.context() as short:
+            short.setattr("walagent.models.openai.batch_files.PAGES", 1)
+            await desk_.turn()
+        error = await value(conn, "select error from agent.batch")
+        assert "a list of batches without end" in error
+        assert len(fake.batches) == 3
+        assert await desk_.ended() == ["succeeded"] * 3
+        assert len(fake.batches) == 3
+        await books_agree(conn, desk_.provider)
+
+
+@pytest.mark.parametrize("submitted", [False, True])
+async def test_a_model_that_is_changed_reads_its_batches_and_submits_none(
+    conn: AsyncConnection,
+    dsn: str,
+    submitted: bool,  # noqa: FBT001
+) -> None:
+    """What was written for another model is not sent to this one."""
+    async with desk(conn, dsn, settings=", finish=after_call") as desk_:
+        await desk_.wait(3)
+        if submitted:
+            desk_.provider.batches.hold = True
+            await desk_.turn()
+            desk_.provider.batches.hold = False
+        spec = replace(desk_.provider.spec("openai", **PRICES), model_id="newer")
+        newer = build_model(spec, environ=desk_.provider.environ)
+        registry = Models({"fake": spec}, lambda _: newer, ModelLimits(LimitSettings(pause=0.01)))
+        work = BatchWork(Batches(wait=0.001, poll=5.0), 30.0, desk_.d.shop.pool, registry)
+        try:
+            assert await replace(desk_, work=work).ended() == ["succeeded"] * 3
+        finally:
+            await newer.aclose()
+        await books_agree(conn, desk_.provider, direct=0 if submitted else 3)
+    assert await column(conn, NOTES) == ([] if submitted else ["not submitted: ConfigError"] * 3)
+
+
+async def test_a_server_that_does_not_answer_holds_up_its_own_batch_alone(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others end meanwhile."""
+    go, looks = asyncio.Event(), asyncio.Event()
+    look = OpenAIBatches.look
+
+    async def slowly(files: OpenAIBatches, batch_id: str) -> BatchState:
+        if batch_id == "batch_0":
+            looks.set()
+            await go.wait()
+        return await look(files, batch_id)
+
+    monkeypatch.setattr(OpenAIBatches, "look", slowly)
+    async with desk(conn, dsn, items=1, settings=", finish=after_call") as desk_:
+        await desk_.wait(3)
+        desk_.provider.batches.hold = True
+        await desk_.turn()
+        desk_.provider.batches.hold = False
+        turn = asyncio.create_task(desk_.turn())
+        await asyncio.wait_for(looks.wait(), DEADLINE)
+        await desk_.d.until("select count(*) = 2 from agent.run where state = 'succeeded'")
+        assert not turn.done()
+        go.set()
+        await turn
+        assert await desk_.ended(turns=False) == ["succeeded"] * 3
 
 
 async def test_tenants_share_no_batch(conn: AsyncConnection, dsn: str) -> None:
