@@ -17,8 +17,8 @@ select agent.remember('triage', '"Bob handles refunds"', key => 'refunds');
 select agent.remember('triage', '{"limit": 50}', kind => 'procedural', principal => 'dan');
 select agent.remember('other', '"Of another agent"');
 select agent.remember('triage', '"Old"', expires_at => now() - interval '1 day');
-insert into agent.memory (agent, value, thread_id, run_id, created_by)
-select 'triage', '"Said in confidence"', agent.open_thread('quiet', '{dan}'), 17, 'triage';
+insert into agent.memory (agent, value, thread_id, run_id, created_by, principal)
+select 'triage', '"Said in confidence"', agent.open_thread('quiet', '{dan}'), 17, 'triage', 'eve';
 """
 PAST = """
 update agent.memory set created_at = now() - interval '2 days' where value = '"Old"'
@@ -29,6 +29,7 @@ update agent.memory set created_at = now() - interval '2 days' where value = '"O
 async def served(conn: AsyncConnection, dsn: str) -> AsyncIterator[Served]:
     """A server, two people, and what two agents remember."""
     await person(conn, "dan", "developer")
+    await person(conn, "eve")
     await run_all(conn, STORED)
     await run_all(conn, PAST)
     async with serving(conn, dsn) as found:
@@ -70,11 +71,10 @@ async def test_what_is_recalled_is_listed_and_the_rest_by_its_state(
         ({"trust": "untrusted"}, ["Said in confidence"]),
     ):
         assert await texts(served, vic, **given) == found, given
-    known = await asked(served, vic, "memory_options")
-    assert [(each["name"], each["value"]) for each in known] == [
-        *(("about", name) for name in ("dan",)),
-        *(("agent", name) for name in ("other", "triage")),
-    ]
+    agents = [("agent", name) for name in ("other", "triage")]
+    for each, people in (vic, ("dan", "eve")), (dex, ("dan",)):
+        known = [(o["name"], o["value"]) for o in await asked(served, each, "memory_options")]
+        assert known == [*(("about", name) for name in people), *agents]
     assert await asked(served, mia, "memory_options") == []
     secret = await value(conn, "select id::text from agent.memory where run_id = 17")
     assert await asked(served, dex, "memory", id=secret) == []
