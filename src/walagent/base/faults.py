@@ -35,7 +35,13 @@ BATCH_POINTS = (  # which only runs of the tier batch pass
     "batch.fetched",  # some of the results are stored
     "batch.ended",  # all of them
 )
-KNOWN = (*POINTS, *BATCH_POINTS)
+SHADOW_POINTS = (  # which only changes of a shadow pass
+    "shadow.claimed",
+    "shadow.answered",  # a reply is only in memory
+    "shadow.tried",  # so is what it came to
+    "shadow.stored",
+)
+KNOWN = (*POINTS, *BATCH_POINTS, *SHADOW_POINTS)
 
 
 class Crash(BaseException):

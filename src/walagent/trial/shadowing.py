@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
+from walagent.base import faults
 from walagent.base.concurrency import Periodic
 from walagent.base.retries import RUN, delay
 from walagent.config import Config
@@ -141,6 +142,7 @@ class Shadower:
             claimed = await canaries.claim_shadow(self.conn, _LEASE)
         if claimed is None:
             return False
+        faults.hit("shadow.claimed")
         try:
             done = await self._try(claimed)
         except Exception as error:  # noqa: BLE001 - a shadow fails alone
@@ -154,7 +156,9 @@ class Shadower:
                 await asyncio.shield(self._end(claimed, None))
             raise
         else:
+            faults.hit("shadow.tried")
             await self._end(claimed, done)
+            faults.hit("shadow.stored")
         return True
 
     async def _later(self, claimed: Shadowed, wait: timedelta, error: Exception) -> None:
@@ -207,6 +211,7 @@ class Shadower:
                 candidate = await self._execute(trial)
             except NotAskedError:
                 await trial.replies.ask(counted, _is_passing)
+                faults.hit("shadow.answered")
             else:
                 return _compared(trial, candidate)
         raise WalagentError(f"the shadow asked a model more than {_MOST} times")
