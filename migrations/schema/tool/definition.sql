@@ -273,7 +273,8 @@ begin
 end;
 $$;
 
--- Only the owner registers SQL functions as tools; the runner registers those of its processes.
+-- Only the owner registers SQL functions as tools; the runner registers those of its processes.  Trials, shadows and retries call
+-- a SQL function and roll it back: one that acts outside the database must not be one.
 create or replace function agent_internal.check_tool()
     returns trigger
     language plpgsql
@@ -283,6 +284,10 @@ begin
     if (new.kind in ('sql', 'builtin') or tg_op = 'UPDATE' and old.kind in ('sql', 'builtin'))
        and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
         raise exception 'only the owner of agent.tool may register tools of kind "%"', new.kind using errcode = '42501';
+    elsif new.kind = 'sql' and new.effect in ('idempotent', 'unsafe') then
+        raise exception 'tool "%": the effect of a SQL function is read or transactional, by its volatility, not %', new.name, new.effect
+            using errcode = 'WA011',
+                  hint = 'A call is rolled back and repeated. Let what acts outside the database be a tool of kind http, mcp or python.';
     end if;
     return new;
 end;

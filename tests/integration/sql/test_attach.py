@@ -419,7 +419,7 @@ create type app.mood as enum ('good', 'bad');
 create function app.feel(mood app.mood) returns int language sql as 'select 1';
 create function app.twice(a int) returns int language sql as 'select 1';
 insert into agent.tool (name, kind, target, description, approval, timeout_seconds, effect)
-values ('which', 'sql', 'twice(text)', 'The second.', true, 7, 'unsafe'),
+values ('which', 'sql', 'twice(text)', 'The second.', true, 7, 'read'),
        ('gone', 'sql', 'not_here', '', false, 30, 'read'),
        ('post', 'python', 'desk:post', 'Post it.', false, 9, 'idempotent');
 insert into agent.tool (name, kind, target, enabled) values ('looks', 'sql', 'looks', false);
@@ -441,6 +441,17 @@ REFUSED_TOOLS = [
     ("tools=[refund_user], tool_choice=do_nothing", 'tool_choice "do_nothing"'),
     ("tools=[refund_user], bind=[ticketid=id]", 'no tool has an argument "ticketid"'),
 ]
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "unsafe"])
+async def test_a_sql_function_does_not_act_outside_the_database(
+    conn: AsyncConnection, effect: str
+) -> None:
+    """Its calls are rolled back in trials and shadows: an effect outside would stay."""
+    await run_all(conn, DESK)
+    made = "insert into agent.tool (name, kind, target, effect) values ('x', 'sql', 'f', %s)"
+    error = await refused(conn, made, effect, state="WA011")
+    assert f"read or transactional, by its volatility, not {effect}" in message_of(error)
 
 
 async def test_a_tool_that_cannot_be_called_is_refused(
