@@ -114,6 +114,7 @@ _RUNS: Final = Group(
         _WHY,
         Command("retry", "runs.runs", "Requeue failed, dead or cancelled runs."),
         Command("cancel", "runs.runs", "Cancel runs."),
+        Command("prioritize", "runs.runs", "Set the priority of runs that wait."),
         _FORK,
         _CHANGES,
         _REVERT,

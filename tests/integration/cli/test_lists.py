@@ -180,6 +180,21 @@ def test_a_row_cannot_write_to_the_terminal(user: User, run: int) -> None:
     assert user.types("show", str(run), "--json").json["change"]["new"]["issue"] == EVIL
 
 
+def test_runs_that_wait_are_prioritized(user: User, run: int, db: Connection[Any]) -> None:
+    """By ID, or all that the options select; one that has ended is refused."""
+    priority = "select priority from agent.run"
+    user.types("runs", "prioritize", str(run), "--to", "100").worked()
+    assert value(db, priority) == 100
+    done = user.types("runs", "prioritize", "--attachment", "desk", "--to", "-5", "--yes", "--json")
+    assert done.worked().json == {"prioritized": [run]}
+    assert value(db, priority) == -5
+    wrong = user.types("runs", "prioritize", str(run), "--to", "2001")
+    assert (wrong.code, "2000" in wrong.err) == (2, True)
+    user.types("runs", "cancel", str(run)).worked()
+    late = user.types("runs", "prioritize", str(run), "--to", "1")
+    assert (late.code, f"run {run} is cancelled" in late.err) == (2, True)
+
+
 def test_a_run_is_cancelled_and_retried(user: User, run: int, db: Connection[Any]) -> None:
     """Each decision is refused where the state does not allow it."""
     user.types("runs", "cancel", str(run), "--reason", "no need").worked()

@@ -1,4 +1,4 @@
-"""The commands for runs: runs, show, retry and cancel."""
+"""The commands for runs: list, show, retry, cancel and prioritize."""
 
 import asyncio
 import sys
@@ -174,6 +174,39 @@ def cancel_(
         return
     ask(where, lambda conn: operator.cancel(conn, ids, reason))
     done(f"cancelled {named(ids, 'run')}", cancelled=ids)
+
+
+_WAITING: Final = tuple(state for state in _OPEN if state is not RunState.RUNNING)
+_URGENT: Final = 2000  # as agent.set_priority() has it
+
+
+@click.command("prioritize")
+@click.argument("runs", metavar="[RUN]...", type=int, nargs=-1)
+@run_filters(states=_WAITING)
+@click.option(
+    "--to",
+    "priority",
+    required=True,
+    type=click.IntRange(-_URGENT, _URGENT),
+    metavar="PRIORITY",
+    help="From -2000 to 2000; runs of the highest start first, 0 is usual.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_result
+@where_options
+def prioritize_(
+    where: Where, runs: Sequence[int], filters: RunFilter, priority: int, *, yes: bool
+) -> None:
+    """Set the priority of runs that wait; what they wait for is raised with them.
+
+    Without RUN, the options select the runs.
+    """
+    ids = chosen(where, runs, filters, _among(filters, _WAITING), yes=yes)
+    if not ids:
+        done("no matching runs", prioritized=[])
+        return
+    ask(where, lambda conn: operator.prioritize(conn, ids, priority))
+    done(f"set the priority of {named(ids, 'run')} to {priority}", prioritized=ids)
 
 
 def _among(filters: RunFilter, states: Sequence[RunState]) -> Finder:

@@ -119,6 +119,17 @@ async def cancel(conn: Connection, run_ids: Sequence[int], reason: str | None) -
     )
 
 
+async def prioritize(conn: Connection, run_ids: Sequence[int], priority: int) -> None:
+    """Set the priority of runs that wait: all, or none if one does not wait."""
+    await _call(
+        conn,
+        "select count(agent.set_priority(run_id => r.id, priority => %(priority)s))"
+        " from unnest(%(run_ids)s::bigint[]) as r (id)",
+        run_ids=sorted(run_ids),
+        priority=priority,
+    )
+
+
 async def approve(conn: Connection, approval_ids: Sequence[int]) -> None:
     """Approve tool calls: all, or none if one cannot be approved."""
     await _call(conn, "select agent.approve_calls(ids => %(ids)s)", ids=list(approval_ids))
