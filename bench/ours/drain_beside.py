@@ -15,17 +15,19 @@ from bench.measure import Meter
 from bench.scripts import environment
 
 _ENDED = "select count(*) from agent.run where agent_internal.is_final(state)"
-_SETTINGS = "workers: {slots: 20, connections: 8}\nhttp: {port: 0}\n"
+_SETTINGS = "workers: {{slots: {slots}, connections: 8}}\nhttp: {{port: 0}}\n"
 _LONGEST = 300.0  # seconds
 
 
 def main() -> None:
-    """Work the queues empty and print what it took since the first run ended."""
+    """Work the queues empty and print what it took since some of the runs had ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", required=True)
     parser.add_argument("--postmaster", type=int, required=True)
     parser.add_argument("--count", type=int, required=True, help="runs that are queued")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--slots", type=int, default=20, help="of each process")
+    parser.add_argument("--warm", type=int, default=1, help="runs that end before it is measured")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(_drain(options, Path(folder))))
@@ -33,7 +35,7 @@ def main() -> None:
 
 def _drain(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     settings = folder / "agents.yaml"
-    settings.write_text(_SETTINGS)
+    settings.write_text(_SETTINGS.format(slots=options.slots))
     command = [sys.executable, "-m", "walagent", "serve", "worker", "--config", str(settings)]
     command += ["--processes", str(options.processes)]
     env = {**environment(), "DATABASE_URL": options.url, "HOME": str(folder)}
@@ -43,7 +45,7 @@ def _drain(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         subprocess.Popen(command, env=env, cwd=folder, stdout=said, stderr=said) as workers,
     ):
         try:
-            first = _wait(conn, workers, 1)
+            first = _wait(conn, workers, options.warm)
             meter = Meter(options.postmaster)
             last = _wait(conn, workers, options.count)
             spent = meter.read()

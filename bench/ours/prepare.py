@@ -34,11 +34,15 @@ class Answers:
 
 
 @contextmanager
-def scripted(replies: Sequence[Any]) -> Iterator[Answers]:
-    """The scripted model, which answers with these at once."""
+def scripted(replies: Sequence[Any], latency: float = 0.0) -> Iterator[Answers]:
+    """The scripted model, which answers with these.
+
+    Args:
+        latency: seconds before each answer.
+    """
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "script.json"
-        script.write_text(json.dumps({"replies": replies}))
+        script.write_text(json.dumps({"replies": replies, "latency": latency}))
         yield Answers("scripted", str(script))
 
 
