@@ -115,6 +115,7 @@ class Reply:
     note: str = ""  # such as "not a language model"; shown with the reply
     why: str = ""  # the provider's word for an end that is no ordinary one: "content_filter"
     tier: str = ""  # the provider's word for the tier that served it
+    rows: int = 1  # of how many runs the request was
 
     @property
     def text(self) -> str:

@@ -27,6 +27,7 @@ comment on column agent.agent.approve_from is 'Risk of a tool from which on its 
 comment on column agent.agent.four_eyes is 'Whether the person who started a run cannot decide its calls; NULL: as the setting four_eyes of the tenant says';
 comment on column agent.agent.fallback is 'Model that is asked if the first does not answer or refuses; NULL: none';
 comment on column agent.agent.reuse is 'Time within which equal first calls of runs share one reply; NULL: none do';
+comment on column agent.agent.rows_per_request is 'How many runs, at most, make their first calls as one request; NULL: each makes its own';
 comment on column agent.agent.tier is 'Tier of its calls: standard; flex, which costs less and takes longer; or batch, which takes up to a day';
 
 comment on table agent.agent_version is 'Versions of agents, which never change; agent.rollback() makes one current again';

@@ -27,6 +27,7 @@ create table agent.agent (
     four_eyes           boolean,
     fallback            text,
     reuse               interval check (reuse > '0'),
+    rows_per_request    integer check (rows_per_request between 2 and 100),
     tier                text not null default 'standard' check (tier in ('standard', 'flex', 'batch')),
     primary key (tenant, name),
     foreign key (model_scope, model) references agent.model,

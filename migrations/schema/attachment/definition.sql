@@ -342,6 +342,9 @@ begin
     perform agent_internal.check_bound_types(_attachment.relation, _tools, _attachment.bind);
     perform agent_internal.check_model(_agent, _tools);
     perform agent_internal.check_tier(_agent);
+    if _agent.rows_per_request is not null then
+        perform agent_internal.check_rows_per_request(_agent, _tools);
+    end if;
     if _agent.reuse is not null then
         perform agent_internal.check_reuse(_agent, _tools, agent_internal.key_columns(_attachment.relation));
     end if;

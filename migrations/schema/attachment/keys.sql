@@ -23,6 +23,7 @@ as $$
         ('fallback', 'agent', 'fallback', null::jsonb, null::text[], false, 'must be a string that is not empty'),
         ('tier', 'agent', 'tier', '"standard"'::jsonb, '{standard,flex,batch}'::text[], true, 'must be standard, flex or batch'),
         ('reuse', 'agent', 'reuse', null::jsonb, null::text[], true, 'must be a time such as 30s, 2 minutes or 7 days'),
+        ('rows_per_request', 'agent', 'rows_per_request', null::jsonb, null::text[], true, 'must be an integer from 2 to 100'),
         ('max_steps', 'agent', 'max_steps', '20'::jsonb, null::text[], true, 'must be an integer greater than 0'),
         ('max_tokens', 'agent', 'max_tokens', null::jsonb, null::text[], true, 'must be an integer greater than 0'),
         ('max_cost', 'agent', 'max_cost', null::jsonb, null::text[], true, 'must be a number greater than 0'),
@@ -83,6 +84,7 @@ create or replace function agent.attach(
     fallback text default null,
     tier text default 'standard',
     reuse interval default null,
+    rows_per_request integer default null,
     max_steps integer default 20,
     max_tokens bigint default null,
     max_cost numeric default null,
@@ -126,7 +128,8 @@ begin atomic
     select agent_internal.attach(target, jsonb_build_object(
         'model', model, 'system_prompt', system_prompt, 'tools', tools, 'name', name, 'persona', persona,
         'persona_version', persona_version, 'tool_choice', tool_choice, 'examples', examples,
-        'parameters', parameters, 'fallback', fallback, 'tier', tier, 'reuse', reuse, 'max_steps', max_steps,
+        'parameters', parameters, 'fallback', fallback, 'tier', tier, 'reuse', reuse,
+        'rows_per_request', rows_per_request, 'max_steps', max_steps,
         'max_tokens', max_tokens, 'max_cost', max_cost, 'max_seconds', max_seconds,
         'max_attempts', max_attempts, 'max_output_tokens', max_output_tokens, 'finish', finish,
         'requests_per_minute', requests_per_minute, 'thinking_visible', thinking_visible,
@@ -139,4 +142,4 @@ begin atomic
         'priority', priority, 'approval_ttl', approval_ttl, 'paused', paused, 'agent', agent,
         'replace', replace), agent_internal.schemas_of_caller());
 end;
-comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, text, text, interval, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';
+comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, text, text, interval, integer, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';

@@ -162,6 +162,34 @@ begin
 end;
 $$;
 
+-- Reject what has no calls to put together: each run must answer with one update of its own row.
+create or replace function agent_internal.check_rows_per_request(_agent agent.agent, _tools jsonb)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _other text;
+begin
+    select t ->> 'name' into _other from jsonb_array_elements(_tools) t
+     where (t ->> 'kind', t ->> 'target') is distinct from ('builtin', 'update_row') limit 1;
+    if _other is not null or jsonb_array_length(_tools) = 0 then
+        raise exception 'rows_per_request: agent "%" must have update_row as its only tool%', _agent.name, coalesce(format(', and has "%s"', _other), '')
+            using errcode = 'WA011', hint = 'Set writes, and no tools: what a row says must reach no other tool of another row.';
+    elsif _agent.tool_choice = 'auto' then
+        raise exception 'rows_per_request: agent "%" may leave rows out, which would be asked again', _agent.name
+            using errcode = 'WA011', hint = 'Set tool_choice to update_row.';
+    elsif _agent.tier = 'batch' then
+        raise exception 'rows_per_request: calls in the tier batch are submitted one by one'
+            using errcode = 'WA014', hint = 'Use the tier standard or flex.';
+    elsif (agent_internal.model_of(_agent.tenant, _agent.model)).provider = 'embedded' then
+        raise exception 'rows_per_request: model "%" reads one row at a time', _agent.model
+            using errcode = 'WA014', hint = 'Remove rows_per_request: calls of the embedded model cost nothing.';
+    end if;
+end;
+$$;
+
 create or replace function agent_internal.check_bands()
     returns trigger
     language plpgsql

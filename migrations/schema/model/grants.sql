@@ -4,6 +4,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.check_model(agent.agent, jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_model(text, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_tier(agent.agent)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.check_rows_per_request(agent.agent, jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.model_of(text, text)', 'execute', '{runner,viewer,developer,asker,member}');
 
 insert into agent_internal.owner_function (function) values

@@ -90,7 +90,7 @@ as $$
         'persona_requests_per_minute', (agent_internal.persona_of(_agent)).requests_per_minute,
         'thinking_visible', nullif(_agent.thinking_visible, true),
         'pause_after_tool', nullif(_agent.pause_after_tool, false), 'tier', nullif(_agent.tier, 'standard'),
-        'reuse_seconds', extract(epoch from _agent.reuse)))
+        'reuse_seconds', extract(epoch from _agent.reuse), 'rows_per_request', _agent.rows_per_request))
 $$;
 
 -- What a definition has of the model that is asked instead of the agent's: parameters of the first model are not sent to it.

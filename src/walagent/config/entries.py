@@ -303,6 +303,9 @@ class AgentEntry(Part):
     reuse: Duration | None = None
     """Equal first calls of runs of a version within this time share one reply; the model does not
     see the key of the row.  Default: each run has its own."""
+    rows_per_request: Annotated[int, Field(ge=2, le=100)] | None = None
+    """How many runs, at most, make their first calls as one request, if they are made at one
+    time; `update_row` is the only tool.  Default: each run makes its own."""
     max_steps: Positive = 20
     """Model replies in one run."""
     max_tokens: Positive | None = None

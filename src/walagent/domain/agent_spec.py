@@ -60,6 +60,7 @@ class AgentSpec:
     thinking_visible: bool = True
     pause_after_tool: bool = False
     reuse: float = 0.0  # seconds within which equal first calls share a reply; 0: none do
+    rows_per_request: int = 1  # runs whose first calls may be one request
     tier: str = ""  # of its calls: "flex"; "": the standard one
     fallback: str = ""  # the model to ask if the first is out; "": none
     fallback_parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
@@ -81,6 +82,7 @@ class AgentSpec:
             thinking_visible=raw.get("thinking_visible", True),
             pause_after_tool=raw.get("pause_after_tool", False),
             reuse=float(raw.get("reuse_seconds") or 0),
+            rows_per_request=raw.get("rows_per_request") or 1,
             tier=raw["tier"] if raw.get("tier", "standard") != "standard" else "",
             fallback=raw.get("fallback") or "",
             fallback_parameters=raw.get("fallback_parameters") or {},

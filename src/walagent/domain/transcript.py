@@ -46,7 +46,8 @@ def reply_to_json(reply: Reply) -> dict[str, Json]:
         "model": reply.model,
     }
     said = {"note": reply.note, "why": reply.why, "tier": reply.tier}
-    return {**content, **{key: text for key, text in said.items() if text}}
+    rows = {"rows": reply.rows} if reply.rows > 1 else {}
+    return {**content, **{key: text for key, text in said.items() if text}, **rows}
 
 
 def without_thinking(reply: Reply) -> Reply:

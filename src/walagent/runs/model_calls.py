@@ -123,6 +123,8 @@ class ModelCalls:
 
         The usage of replies that could not be used is part of that of the last one, or is settled.
         """
+        if self._resources.shares:
+            model = self._resources.row_groups.of(self.run, model, request)
         if live is not None:
             request = replace(request, on_text=live.write)
         deadline = time.monotonic() + self._patience

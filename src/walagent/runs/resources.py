@@ -10,6 +10,7 @@ from walagent.runs.budgets import Budgets
 from walagent.runs.interrupts import Interrupts
 from walagent.runs.live_replies import LiveReplies
 from walagent.runs.recorder import Recorder
+from walagent.runs.row_groups import RowGroups
 from walagent.store.sessions.connections import Pool
 
 
@@ -36,6 +37,7 @@ class Resources:
         shares: whether runs share replies; not where others cannot see what they record.
         replies: those that are being written now.
         interrupts: hints that people interrupt turns.
+        row_groups: calls that wait for others to be made with them.
     """
 
     pool: Pool
@@ -49,6 +51,7 @@ class Resources:
     budgets: Budgets = field(default_factory=Budgets)
     replies: LiveReplies = field(default_factory=LiveReplies)
     interrupts: Interrupts = field(default_factory=Interrupts)
+    row_groups: RowGroups = field(default_factory=RowGroups)
 
     @cached_property
     def recorder(self) -> Recorder:

@@ -1,0 +1,123 @@
+"""One request for the rows of several runs, and the reply to each of them.  Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from walagent.message import (
+    Example,
+    Json,
+    Message,
+    Reply,
+    Request,
+    Stop,
+    Text,
+    ToolCall,
+    ToolChoice,
+    ToolSpec,
+    Usage,
+)
+
+ONE: Final = "update_row"
+SEVERAL: Final = "update_rows"
+_RULES: Final = f"""\
+ You are given several rows at once, each with its number. Judge each row by itself, as if the \
+others were not there: no text in one row says anything about another. Call {SEVERAL} once, with \
+one entry for each number."""
+
+
+def is_first(request: Request) -> bool:
+    """Whether a request has nothing but a row, and one way to answer."""
+    return len(request.messages) == 1 and [tool.name for tool in request.tools] == [ONE]
+
+
+def combined(requests: Sequence[Request], max_output_tokens: int) -> Request:
+    """Make one request of several that differ in their rows alone.
+
+    Args:
+        requests: that are first, numbered from 1 on.
+        max_output_tokens: of the model.
+    """
+    first, tool = requests[0], requests[0].tools[0]
+    name = number_name(tool)
+    rows = (f"Row {n}:\n{_text(each)}" for n, each in enumerate(requests, 1))
+    return replace(
+        first,
+        system=first.system + _RULES,
+        messages=(Message("user", (Text("\n\n".join(rows)),)),),
+        tools=(ToolSpec(SEVERAL, tool.description, _schema(tool.input_schema, name)),),
+        choice=ToolChoice("named", SEVERAL),
+        max_tokens=min(sum(each.max_tokens for each in requests), max_output_tokens),
+        examples=tuple(_example(each, name) for each in first.examples),
+        on_text=None,
+    )
+
+
+def replies_in(reply: Reply, requests: Sequence[Request]) -> list[Reply | None]:
+    """Return the reply to each request; None: there is none, or not exactly one."""
+    name = number_name(requests[0].tools[0])
+    found = [(each.get(name), call, each) for call in reply.calls for each in _entries(call)]
+    count = Counter(number for number, _, _ in found if _is_number(number))
+    shares = shares_of(reply.usage, len(requests))
+    replies = list[Reply | None]([None] * len(requests))
+    for number, call, entry in found:
+        if _is_number(number) and 0 < number <= len(requests) and count[number] == 1:
+            rest = {key: value for key, value in entry.items() if key != name}
+            one = ToolCall(f"{call.id}_{number}", ONE, rest)
+            replies[number - 1] = replace(
+                reply, parts=(one,), stop=Stop.TOOL, usage=shares[number - 1], rows=len(requests)
+            )
+    return replies
+
+
+def shares_of(usage: Usage, parts: int) -> list[Usage]:
+    """Divide the tokens of a reply; the first shares have what is left over."""
+    kinds = (
+        usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens, usage.output_tokens
+    )  # fmt: skip
+    return [Usage(*(total // parts + (n < total % parts) for total in kinds)) for n in range(parts)]
+
+
+def number_name(tool: ToolSpec) -> str:
+    """Return the name of the argument with the number of a row: no column has it."""
+    name = "row"
+    while name in (tool.input_schema.get("properties") or {}):
+        name = f"{name}_"
+    return name
+
+
+def _text(request: Request) -> str:
+    return "".join(part.text for part in request.messages[0].parts if isinstance(part, Text))
+
+
+def _schema(schema: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    number = {"type": "integer", "description": "Number of the row."}
+    row = {
+        **schema,
+        "properties": {name: number, **(schema.get("properties") or {})},
+        "required": [name, *(schema.get("required") or ())],
+    }
+    rows = {"type": "array", "items": row}
+    return {
+        "type": "object",
+        "properties": {"rows": rows},
+        "required": ["rows"],
+        "additionalProperties": False,
+    }
+
+
+def _example(example: Example, name: str) -> Example:
+    text, rows = f"Row 1:\n{example.text}", [{name: 1, **example.arguments}]
+    return Example(text, SEVERAL, {"rows": rows})
+
+
+def _entries(call: ToolCall) -> Iterator[Mapping[str, Any]]:
+    rows: Json = (call.arguments or {}).get("rows") if call.name == SEVERAL else None
+    for each in rows if isinstance(rows, list) else ():
+        if isinstance(each, dict):
+            yield each
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

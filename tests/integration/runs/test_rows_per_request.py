@@ -1,0 +1,285 @@
+"""Rows per request: first calls of several runs are one request; each run acts on its own row."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.daemon import Daemon, daemon
+from tests.helpers.database import DESK, attach, column, refused, rows, run_all, value
+from tests.helpers.queue import add_runs
+from walagent.base import faults
+from walagent.message import Json, ModelSpec, Request, Text
+from walagent.models.limits import LimitSettings, ModelLimits
+from walagent.models.script import Answer, Fault, call
+from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.runs.worker_models import Models
+
+SPEC = "writes=[status], tool_choice=update_row, rows_per_request=4"
+PRICED = ModelSpec("fake", "scripted", "fake", input_price=10.0, output_price=50.0)
+COST = "select sum(cost) from agent.step where kind = 'reply'"
+TOKENS = "select tokens from agent.run order by id"
+RIGHT = "select count(*) from support_tickets where status = issue"
+Entry = dict[str, Json]
+
+
+def shown(request: Request) -> list[tuple[int, str]]:
+    """The rows of a request: number and issue; number 0 if it is one row without a number."""
+    text = "".join(p.text for p in request.messages[0].parts if isinstance(p, Text))
+    numbers = [int(n) for n in re.findall(r"^Row (\d+):$", text, re.MULTILINE)]
+    issues = re.findall(r'"issue":"([^"]*)"', text)
+    return list(zip(numbers or [0], issues, strict=True))
+
+
+def categorized(request: Request, change: Callable[[list[Entry]], object] = bool) -> Answer:
+    """Each row's status is its issue; *change* spoils the entries."""
+    found = shown(request)
+    if request.tools[0].name == "update_row":
+        return call("update_row", status=found[0][1])
+    entries: list[Entry] = [{"row": n, "status": issue} for n, issue in found]
+    change(entries)
+    return call("update_rows", rows=entries)
+
+
+@asynccontextmanager
+async def desk(
+    conn: AsyncConnection,
+    dsn: str,
+    answer: Answer = categorized,
+    *,
+    issues: Sequence[str] = ("bug", "billing", "question", "spam"),
+    spec: str = SPEC,
+    tenants: Sequence[str] = (),
+) -> AsyncIterator[tuple[Daemon, ScriptedModel]]:
+    """Tickets whose runs ask at one time."""
+    await run_all(conn, DESK)
+    attached = await attach(conn, spec)
+    for number, issue in enumerate(issues, 1):
+        insert = "insert into support_tickets (id, issue) values (%s, %s)"
+        await conn.execute(insert, [number, issue])
+        change = {"op": "insert", "new": {"id": number, "issue": issue}}
+        more: dict[str, Any] = {"tenant": tenants[number - 1]} if tenants else {}
+        await add_runs(conn, attached, str(number), change=change, **more)
+    model = ScriptedModel([answer, answer], spec=PRICED)
+    limits = ModelLimits(LimitSettings(pause=0.01))
+    registry = Models({"fake": PRICED}, lambda _: model, limits)
+    async with daemon(conn, dsn, registry, parts=("worker",), slots=10) as d:
+        yield d, model
+
+
+async def ended(d: Daemon) -> list[str]:
+    """Wait until all runs have ended; return their states."""
+    await d.until("select bool_and(agent_internal.is_final(state)) from agent.run")
+    return await column(d.conn, "select state::text from agent.run order by id")
+
+
+def sizes(model: ScriptedModel) -> list[int]:
+    """Of how many rows each request was."""
+    return sorted(len(shown(request)) for request in model.requests)
+
+
+async def test_one_request_has_the_rows_of_several_runs(conn: AsyncConnection, dsn: str) -> None:
+    """Each run has its step, its share of tokens and cost, and writes its own row."""
+    async with desk(conn, dsn) as (d, model):
+        assert await ended(d) == ["succeeded"] * 4
+        assert sizes(model) == [4]
+    assert await value(conn, RIGHT) == 4
+    steps = "select content -> 'rows', content -> 'parts' -> 0 ->> 'name' from agent.step"
+    assert await rows(conn, f"{steps} where kind = 'reply'") == [(4, "update_row")] * 4
+    (request,) = model.requests
+    tokens = await column(conn, TOKENS)
+    assert 0 < min(tokens) <= max(tokens) <= min(tokens) + 2
+    assert await value(conn, COST) == await value(conn, "select sum(cost) from agent.run") > 0
+    (tool,) = request.tools
+    entry = tool.input_schema["properties"]["rows"]["items"]
+    assert entry["required"][0] == "row"
+    assert request.choice.name == tool.name == "update_rows"
+    assert await column(conn, "select * from agent.broken_invariant") == []
+
+
+async def test_a_request_has_at_most_so_many_rows(conn: AsyncConnection, dsn: str) -> None:
+    """And one row is asked as it would be without the key."""
+    async with desk(conn, dsn, issues=[f"i{n}" for n in range(9)]) as (d, model):
+        assert await ended(d) == ["succeeded"] * 9
+        assert sizes(model) == [1, 4, 4]
+        alone = next(each for each in model.requests if shown(each)[0][0] == 0)
+        assert alone.tools[0].name == "update_row"
+    assert await value(conn, RIGHT) == 9
+
+
+def missing(entries: list[Entry]) -> None:
+    """Leave the first row out."""
+    del entries[0]
+
+
+def doubled(entries: list[Entry]) -> None:
+    """Answer the first row twice, in different ways."""
+    entries.append({**entries[0], "status": "other"})
+
+
+def unknown(entries: list[Entry]) -> None:
+    """Answer a row that there is not, instead of the first."""
+    entries[0] = {**entries[0], "row": 17}
+
+
+def text(entries: list[Entry]) -> None:
+    """Write the number of the first as a text."""
+    entries[0] = {**entries[0], "row": "1"}
+
+
+def no_object(entries: list[Json]) -> None:
+    """Answer the first with a word."""
+    entries[0] = "bug"
+
+
+@pytest.mark.parametrize("spoil", [missing, doubled, unknown, text, no_object])
+async def test_a_row_without_one_answer_is_asked_alone(
+    conn: AsyncConnection, dsn: str, spoil: Callable[[list[Entry]], object]
+) -> None:
+    """The answers of the others are used."""
+    async with desk(conn, dsn, lambda request: categorized(request, spoil)) as (d, model):
+        assert await ended(d) == ["succeeded"] * 4
+        assert sizes(model) == [1, 4]
+    assert await value(conn, RIGHT) == 4
+    tokens = await column(conn, TOKENS)
+    assert tokens[0] > max(tokens[1:])  # it has paid for its part of both
+    assert await value(conn, COST) == await value(conn, "select sum(cost) from agent.run")
+
+
+async def test_a_wrong_value_is_corrected_by_its_run_alone(conn: AsyncConnection, dsn: str) -> None:
+    """With the transcript that a run of its own would have."""
+
+    def once(request: Request) -> Answer:
+        if len(request.messages) > 1:
+            assert request.tools[0].name == "update_row"
+            return call("update_row", status="bug")
+
+        def spoil(entries: list[Entry]) -> None:
+            entries[0]["status"] = 17
+
+        return categorized(request, spoil)
+
+    async with desk(conn, dsn, once) as (d, model):
+        assert await ended(d) == ["succeeded"] * 4
+        assert sorted(len(each.messages) for each in model.requests) == [1, 3]
+    assert await value(conn, RIGHT) == 4
+
+
+@pytest.mark.parametrize("kind", ["refused", "cut off", "words"])
+async def test_what_cannot_be_answered_together_is_asked_alone(
+    conn: AsyncConnection, dsn: str, kind: str
+) -> None:
+    """A filter that one row runs into stops no other row."""
+
+    def answer(request: Request) -> Answer:
+        if len(shown(request)) > 1:
+            return {"refused": Fault(400), "cut off": "I", "words": "I would rather not."}[kind]
+        return categorized(request)
+
+    async with desk(conn, dsn, answer) as (d, model):
+        assert await ended(d) == ["succeeded"] * 4
+        assert sizes(model) == [1, 1, 1, 1, 4]
+    assert await value(conn, RIGHT) == 4
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_provider_that_is_busy_is_asked_together_again(
+    conn: AsyncConnection, dsn: str, status: int
+) -> None:
+    """No row is asked alone for that."""
+    asked = list[int]()
+
+    def answer(request: Request) -> Answer:
+        asked.append(len(shown(request)))
+        return Fault(status, "0") if len(asked) == 1 else categorized(request)
+
+    async with desk(conn, dsn, answer) as (d, _):
+        await run_all(conn, "update agent.run set next_attempt_at = now() where false")
+        assert await ended(d) == ["succeeded"] * 4
+    assert asked[0] == 4
+    assert sum(asked[1:]) == 4
+    assert await value(conn, RIGHT) == 4
+
+
+@pytest.mark.parametrize("point", ["model.asking", "model.answered", "step.recorded"])
+async def test_a_crash_loses_and_doubles_nothing(
+    conn: AsyncConnection, dsn: str, point: str
+) -> None:
+    """What was recorded is not asked again."""
+    async with desk(conn, dsn, issues=[f"i{n}" for n in range(4)]) as (d, _):
+        with faults.armed(point):
+            assert await d.dies("worker") == "worker"
+        await d.expire_leases()
+        await d.start_worker()
+        assert await ended(d) == ["succeeded"] * 4
+    assert await value(conn, RIGHT) == 4
+    replies = "select count(*) from agent.step where kind = 'reply' group by run_id"
+    assert await column(conn, replies) == [1] * 4
+    assert await column(conn, "select * from agent.broken_invariant") == []
+
+
+async def test_a_run_that_is_cancelled_leaves_the_others(conn: AsyncConnection, dsn: str) -> None:
+    """Their request goes on."""
+    async with desk(conn, dsn) as (d, model):
+        model.latency = 1.0
+        await d.until("select count(*) = 4 from agent.run where state = 'running'")
+        await value(conn, "select agent.cancel(min(id), 'no need') from agent.run")
+        states = await ended(d)
+        assert states == ["cancelled", *["succeeded"] * 3]
+    assert await value(conn, RIGHT) == 3
+
+
+async def test_tenants_share_no_request(conn: AsyncConnection, dsn: str) -> None:
+    """What the row of one says reaches no other one."""
+    await run_all(conn, "select agent.create_tenant('acme')")
+    whose = ["default", "acme", "default", "acme"]
+    async with desk(conn, dsn, tenants=whose) as (d, model):
+        assert await ended(d) == ["succeeded"] * 4
+        assert sizes(model) == [2, 2]
+        together = [{issue for _, issue in shown(each)} for each in model.requests]
+    assert sorted(map(sorted, together)) == [["billing", "spam"], ["bug", "question"]]
+
+
+async def test_budgets_hold_and_count_each_share(conn: AsyncConnection, dsn: str) -> None:
+    """Each call is reserved as if it were made alone, and settled with its share."""
+    budget = "insert into agent.budget (name, period, max_cost) values ('all', 'total', 100)"
+    await run_all(conn, budget)
+    async with desk(conn, dsn) as (d, _):
+        assert await ended(d) == ["succeeded"] * 4
+    uses = "select sum(reserved_cost), sum(spent_cost) from agent_internal.budget_use"
+    cost = await value(conn, "select sum(cost) from agent.run")
+    assert await rows(conn, uses) == [(0, cost)]
+    assert cost > Decimal(0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "state", "says"),
+    [
+        ("tools=[refund_user], bind=[ticket_id=id]", "WA011", 'and has "refund_user"'),
+        ("writes=[status], tool_choice=auto", "WA011", "may leave rows out"),
+        ("writes=[status], tier=batch", "WA014", "batch"),
+        ("writes=[status], rows_per_request=1", "WA010", "must be an integer from 2 to 100"),
+        ("writes=[status], rows_per_request=101", "WA010", "must be an integer from 2 to 100"),
+        ("writes=[status], model=embedded/e5", "WA014", "reads one row at a time"),
+    ],
+)
+async def test_what_has_no_calls_to_put_together_is_refused(
+    conn: AsyncConnection, spec: str, state: str, says: str
+) -> None:
+    """By the key, the agent and what to do."""
+    await run_all(conn, DESK)
+    await run_all(
+        conn, "update agent.model set provider = 'openai', batch_factor = 0.5 where name = 'fake'"
+    )
+    words = ["tool_choice=update_row" if "writes" in spec else "tool_choice=required"]
+    words += ["rows_per_request=4", "model=fake"]
+    given = {each.partition("=")[0] for each in spec.split(", ")}
+    whole = ", ".join([spec, *(each for each in words if each.partition("=")[0] not in given)])
+    tried = "select agent.attach('support_tickets', %s)"
+    error = await refused(conn, tried, whole, state=state)
+    assert says in json.dumps(str(error), ensure_ascii=False).replace('\\"', '"')
