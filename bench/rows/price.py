@@ -2,7 +2,8 @@
 
 The provider counts the tokens of what it receives, at 4 bytes a token, and of what it answers,
 and bills them by a tariff, the tiers flex and batch at half of it. 1,000 rows have 89 distinct
-texts, as the tickets of `walagent demo` repeated; without `reuse` each row is asked.
+texts, as the tickets of `walagent demo` repeated; without `reuse` each row is asked, `rows` with
+up to nineteen others in a request.
 """
 
 import asyncio
@@ -34,6 +35,8 @@ _VARIANTS = {
     "flex": "tier = 'flex', reuse = null",
     "batch": "tier = 'batch', reuse = null",
     "reuse": "tier = 'standard', reuse = '1 day'",
+    "rows": "tier = 'standard', reuse = null, rows_per_request = 20",
+    "rows_flex": "tier = 'flex', reuse = null, rows_per_request = 20",
 }
 _TWO = "two calls (finish=answer)"
 
@@ -46,8 +49,11 @@ class _Bill:
     def answer(self, request: Request) -> Reply:
         """Call update_row, or say that it is done; bill it."""
         done = any(message.role == "assistant" for message in request.messages)
-        priority = {"priority": workload.PRIORITY}
-        part = Text(workload.ANSWER) if done else ToolCall("call_0", "update_row", priority)
+        priority, (tool,) = {"priority": workload.PRIORITY}, request.tools
+        asked = _read(request)[1][0]["parts"][0]["text"].count("\nRow ") + 1
+        entries = [{"row": n, **priority} for n in range(1, asked + 1)]
+        arguments = {"rows": entries} if tool.name == "update_rows" else priority
+        part = Text(workload.ANSWER) if done else ToolCall("call_0", tool.name, arguments)
         usage = Usage(_tokens(_read(request)), output_tokens=_tokens(asdict(part)))
         tier = request.tier or "default"
         cost = (usage.input_tokens * _INPUT + usage.output_tokens * _OUTPUT) / 1_000_000
@@ -67,10 +73,10 @@ def _tokens(value: object) -> int:
 
 
 def ours(place: Place) -> Mapping[str, Any]:
-    """One call a row; in the tiers flex and batch; with reuse."""
+    """One call a row; in the tiers flex and batch; with reuse; several rows in a request."""
     found = dict[str, Any]()
     with _provider() as (provider, bill):
-        _attach(place, provider, "finish = 'after_call'")
+        _attach(place, provider, "finish = 'after_call', tool_choice = 'update_row'")
         for number, (name, settings) in enumerate(_VARIANTS.items(), 1):
             _set(place, settings)
             found[name] = _billed(place, bill, number)
@@ -170,10 +176,14 @@ ROW = Row(
         Figure("flex", over=_TWO, goal=0.26, more_is_better=False),
         Figure("batch", over=_TWO, goal=0.26, more_is_better=False),
         Figure("reuse", over=_TWO, goal=0.05, more_is_better=False),
+        Figure("rows", over=_TWO, more_is_better=False),
+        Figure("rows_flex", over=_TWO, goal=0.1, more_is_better=False),
         Figure("one_call", over=None, more_is_better=False, unit="dollars"),
         Figure("flex", over=None, more_is_better=False, unit="dollars"),
         Figure("batch", over=None, more_is_better=False, unit="dollars"),
         Figure("reuse", over=None, more_is_better=False, unit="dollars"),
+        Figure("rows", over=None, more_is_better=False, unit="dollars"),
+        Figure("rows_flex", over=None, more_is_better=False, unit="dollars"),
         Figure("recorded", over=None, beside="billed"),
     ),
     rounds=1,

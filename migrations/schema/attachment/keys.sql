@@ -129,17 +129,16 @@ begin atomic
         'model', model, 'system_prompt', system_prompt, 'tools', tools, 'name', name, 'persona', persona,
         'persona_version', persona_version, 'tool_choice', tool_choice, 'examples', examples,
         'parameters', parameters, 'fallback', fallback, 'tier', tier, 'reuse', reuse,
-        'rows_per_request', rows_per_request, 'max_steps', max_steps,
-        'max_tokens', max_tokens, 'max_cost', max_cost, 'max_seconds', max_seconds,
-        'max_attempts', max_attempts, 'max_output_tokens', max_output_tokens, 'finish', finish,
-        'requests_per_minute', requests_per_minute, 'thinking_visible', thinking_visible,
-        'pause_before_tool', pause_before_tool, 'pause_after_tool', pause_after_tool,
-        'approve_from', approve_from, 'four_eyes', four_eyes, 'on', ops, 'when', condition,
-        'columns', columns, 'writes', writes, 'bind', bind, 'approve', approve, 'lets_out', lets_out,
-        'run_as', run_as, 'query_as', query_as, 'ordering_key', ordering_key, 'debounce', debounce,
-        'cap', cap, 'tenant', tenant, 'backfill', backfill, 'server_filter', server_filter,
-        'corrections', corrections, 'only_unchanged', only_unchanged, 'max_depth', max_depth,
-        'priority', priority, 'approval_ttl', approval_ttl, 'paused', paused, 'agent', agent,
-        'replace', replace), agent_internal.schemas_of_caller());
+        'rows_per_request', rows_per_request, 'max_steps', max_steps, 'max_tokens', max_tokens,
+        'max_cost', max_cost, 'max_seconds', max_seconds, 'max_attempts', max_attempts,
+        'max_output_tokens', max_output_tokens, 'finish', finish, 'requests_per_minute', requests_per_minute,
+        'thinking_visible', thinking_visible, 'pause_before_tool', pause_before_tool,
+        'pause_after_tool', pause_after_tool, 'approve_from', approve_from, 'four_eyes', four_eyes, 'on', ops,
+        'when', condition, 'columns', columns, 'writes', writes, 'bind', bind, 'approve', approve,
+        'lets_out', lets_out, 'run_as', run_as, 'query_as', query_as, 'ordering_key', ordering_key,
+        'debounce', debounce, 'cap', cap, 'tenant', tenant, 'backfill', backfill,
+        'server_filter', server_filter, 'corrections', corrections, 'only_unchanged', only_unchanged,
+        'max_depth', max_depth, 'priority', priority, 'approval_ttl', approval_ttl, 'paused', paused,
+        'agent', agent, 'replace', replace), agent_internal.schemas_of_caller());
 end;
 comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, text, text, interval, integer, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';

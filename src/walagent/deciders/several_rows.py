@@ -62,7 +62,9 @@ def replies_in(reply: Reply, requests: Sequence[Request]) -> list[Reply | None]:
     shares = shares_of(reply.usage, len(requests))
     replies = list[Reply | None]([None] * len(requests))
     for number, call, entry in found:
-        if _is_number(number) and 0 < number <= len(requests) and count[number] == 1:
+        if not _is_number(number) or not 0 < number <= len(requests):
+            continue
+        if count[number] == 1:  # planted: row-with-two-answers
             rest = {key: value for key, value in entry.items() if key != name}
             one = ToolCall(f"{call.id}_{number}", ONE, rest)
             replies[number - 1] = replace(

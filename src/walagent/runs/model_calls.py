@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from decimal import Decimal
 from itertools import count
@@ -123,16 +123,16 @@ class ModelCalls:
 
         The usage of replies that could not be used is part of that of the last one, or is settled.
         """
-        if self._resources.shares:
-            model = self._resources.row_groups.of(self.run, model, request)
         if live is not None:
             request = replace(request, on_text=live.write)
+        groups = self._resources.row_groups if self._resources.shares else None
+        together = groups and groups.of(self.run, model, request)  # counts its own calls
         deadline = time.monotonic() + self._patience
         lost = Usage()
         for attempt in count(1):
             try:
-                with counting(model.spec.name):
-                    reply = await model.complete(request)
+                with nullcontext() if together else counting(model.spec.name):
+                    reply = await (together or model).complete(request)
             except (ModelLimitedError, ModelUnavailableError) as error:
                 lost += usage_of(error)
                 wait = getattr(error, "retry_after", None) or seconds(DATABASE, attempt)

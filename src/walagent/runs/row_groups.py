@@ -18,9 +18,9 @@ from walagent.errors import (
     ModelUnavailableError,
     WalagentError,
 )
-from walagent.message import ModelSpec, Reply, Request, Usage
+from walagent.message import Reply, Request, Usage
 from walagent.models.model import Model
-from walagent.runs.metering import usage_of
+from walagent.runs.metering import counting, usage_of
 
 _QUIET: Final = 0.05  # seconds without another row after which a request is made
 _LONGEST: Final = 0.5  # seconds for which a row waits for others
@@ -53,14 +53,14 @@ class RowGroups:
         self._open = dict[Hashable, _Group]()
         self._asking = set[asyncio.Task[None]]()
 
-    def of(self, run: RunSpec, model: Model, request: Request) -> Model:
-        """Return what answers a call of a run: the model, or the model with rows of other runs."""
+    def of(self, run: RunSpec, model: Model, request: Request) -> "Together | None":
+        """Return what answers a call of a run with rows of other runs; None: it is made alone."""
         most, claim = run.agent.rows_per_request, run.claim
         if most == 1 or claim.kind != "agent" or not is_first(request):
-            return model
+            return None
         version = claim.attachment_id, claim.attachment_version
         key = claim.tenant, *version, model.spec.label, request.tier, request.system
-        return _Together(self, key, most, model)
+        return Together(self, key, most, model)
 
     async def ask(self, key: Hashable, most: int, model: Model, request: Request) -> Reply:
         """Ask with what others ask meanwhile; raises as `Model.complete`."""
@@ -91,7 +91,7 @@ class RowGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class _Together:
+class Together:
     """A model that is asked with rows of other runs."""
 
     groups: RowGroups
@@ -99,17 +99,9 @@ class _Together:
     most: int
     model: Model
 
-    @property
-    def spec(self) -> ModelSpec:
-        """As `Model` has it."""
-        return self.model.spec
-
     async def complete(self, request: Request) -> Reply:
-        """As `Model` has it."""
+        """As `Model.complete`."""
         return await self.groups.ask(self.key, self.most, self.model, request)
-
-    async def aclose(self) -> None:
-        """Leave the model to those that own it."""
 
 
 def _leave(task: "asyncio.Task[None]", asked: list[Asked]) -> None:
@@ -125,7 +117,8 @@ async def _answer(model: Model, asked: list[Asked]) -> None:
         return
     requests = [request for request, _ in asked]
     try:
-        reply = await model.complete(combined(requests, model.spec.max_output_tokens))
+        with counting(model.spec.name):
+            reply = await model.complete(combined(requests, model.spec.max_output_tokens))
     except _PASSING as error:
         _fail(error, asked)
         return
@@ -161,7 +154,8 @@ async def _ask_alone(
         lost: tokens of a reply without it.
     """
     try:
-        reply = await model.complete(request)
+        with counting(model.spec.name):
+            reply = await model.complete(request)
     except Exception as error:  # noqa: BLE001 - the run's own
         if not answer.done():
             answer.set_exception(_with(error, usage_of(error) + lost) if lost.total else error)

@@ -154,6 +154,8 @@ export interface StepContent {
   for?: string;
   why?: string;
   reused?: { run: number };
+  /** Of how many runs the request was. */
+  rows?: number;
   /** Of a fork: a step of the run that it goes on from. */
   kept?: boolean;
   fork?: { run: number; step: number };

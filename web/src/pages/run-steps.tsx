@@ -58,6 +58,7 @@ function ReplyView({ item, run, isFirst, isOpen }: { item: Reply; run: RunDetail
         <span className="muted">
           {step.content.written_by ? `${step.content.written_by}, in place of the model` : item.model}
           {step.content.kept && " · kept"}
+          {step.content.rows && ` · of a request for ${number(step.content.rows)} runs`}
           {step.content.reused && ` · reply of run ${step.content.reused.run}`}
         </span>
         <span className="end muted">

@@ -83,6 +83,8 @@ def _title(step: Mapping[str, Any]) -> str:
             by = content.get("by", "agent")
             if reused := content.get("reused"):
                 note += f" — reply of run {reused['run']}"
+            if rows := content.get("rows"):
+                note += f" — of a request for {rows} runs"
             whom = f" to the {by}'s prompt" if by != "agent" else ""
             return clean(f"{content.get('model') or 'model'} replied{whom}{note}")
         case "intent":

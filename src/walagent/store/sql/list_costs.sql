@@ -4,7 +4,7 @@ select case when 'day' = any (%(by)s) then (s.recorded_at at time zone 'UTC')::d
        case when 'agent' = any (%(by)s) then coalesce(v.definition ->> 'agent', '(' || r.kind || ')') end as agent,
        case when 'model' = any (%(by)s) then coalesce(s.content ->> 'registered', v.definition ->> 'model', s.content ->> 'model') end as model,
        count(distinct s.run_id) as runs,
-       count(*) filter (where not s.content ? 'reused') as calls,
+       ceil(sum(1.0 / coalesce((s.content -> 'rows')::integer, 1)) filter (where not s.content ? 'reused'))::bigint as calls,
        coalesce(sum(s.input_tokens), 0)::bigint as input,
        coalesce(sum(s.cached_tokens), 0)::bigint as cached,
        coalesce(sum(s.cache_write_tokens), 0)::bigint as cache_write,
