@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, cast
 
 from walagent.message import (
     Example,
@@ -57,16 +57,12 @@ def combined(requests: Sequence[Request], max_output_tokens: int) -> Request:
 def replies_in(reply: Reply, requests: Sequence[Request]) -> list[Reply | None]:
     """Return the reply to each request; None: there is none, or not exactly one."""
     name = number_name(requests[0].tools[0])
-    found = [(each.get(name), call, each) for call in reply.calls for each in _entries(call)]
-    count = Counter(number for number, _, _ in found if _is_number(number))
+    found = [each for call in reply.calls for each in _numbered(call, name, len(requests))]
+    count = Counter(number for number, _ in found)
     shares = shares_of(reply.usage, len(requests))
     replies = list[Reply | None]([None] * len(requests))
-    for number, call, entry in found:
-        if not _is_number(number) or not 0 < number <= len(requests):
-            continue
+    for number, one in found:
         if count[number] == 1:  # planted: row-with-two-answers
-            rest = {key: value for key, value in entry.items() if key != name}
-            one = ToolCall(f"{call.id}_{number}", ONE, rest)
             replies[number - 1] = replace(
                 reply, parts=(one,), stop=Stop.TOOL, usage=shares[number - 1], rows=len(requests)
             )
@@ -94,13 +90,13 @@ def _text(request: Request) -> str:
 
 
 def _schema(schema: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    number = {"type": "integer", "description": "Number of the row."}
-    row = {
+    number: Json = {"type": "integer", "description": "Number of the row."}
+    row: dict[str, Json] = {
         **schema,
         "properties": {name: number, **(schema.get("properties") or {})},
         "required": [name, *(schema.get("required") or ())],
     }
-    rows = {"type": "array", "items": row}
+    rows: Json = {"type": "array", "items": row}
     return {
         "type": "object",
         "properties": {"rows": rows},
@@ -114,12 +110,13 @@ def _example(example: Example, name: str) -> Example:
     return Example(text, SEVERAL, {"rows": rows})
 
 
-def _entries(call: ToolCall) -> Iterator[Mapping[str, Any]]:
+def _numbered(call: ToolCall, name: str, most: int) -> Iterator[tuple[int, ToolCall]]:
+    """Yield the numbers of rows in a call, each with the call that its own run would have had."""
     rows: Json = (call.arguments or {}).get("rows") if call.name == SEVERAL else None
-    for each in rows if isinstance(rows, list) else ():
-        if isinstance(each, dict):
-            yield each
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    entries = cast("list[Json]", rows) if isinstance(rows, list) else []
+    for entry in entries:
+        match entry:
+            case {**values} if type(number := values.pop(name, None)) is int and 0 < number <= most:
+                yield number, ToolCall(f"{call.id}_{number}", ONE, values)
+            case _:
+                pass

@@ -41,7 +41,7 @@ def counting(model: str) -> Generator[None]:
     metrics.model_requests.labels(model, "ok").inc()
 
 
-def usage_of(error: WalagentError) -> Usage:
+def usage_of(error: Exception) -> Usage:
     """Return what a reply cost that came and could not be used; nothing if none came."""
     usage = getattr(error, "usage", None)
     return usage if isinstance(usage, Usage) else Usage()

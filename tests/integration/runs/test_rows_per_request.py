@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
+from tests.faults.rig.waiting import until_true
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, value
 from tests.helpers.queue import add_runs
@@ -59,6 +60,7 @@ async def desk(
     issues: Sequence[str] = ("bug", "billing", "question", "spam"),
     spec: str = SPEC,
     tenants: Sequence[str] = (),
+    latency: float = 0.0,
 ) -> AsyncIterator[tuple[Daemon, ScriptedModel]]:
     """Tickets whose runs ask at one time."""
     await run_all(conn, DESK)
@@ -69,7 +71,7 @@ async def desk(
         change = {"op": "insert", "new": {"id": number, "issue": issue}}
         more: dict[str, Any] = {"tenant": tenants[number - 1]} if tenants else {}
         await add_runs(conn, attached, str(number), change=change, **more)
-    model = ScriptedModel([answer, answer], spec=PRICED)
+    model = ScriptedModel([answer, answer], spec=PRICED, latency=latency)
     limits = ModelLimits(LimitSettings(pause=0.01))
     registry = Models({"fake": PRICED}, lambda _: model, limits)
     async with daemon(conn, dsn, registry, parts=("worker",), slots=10) as d:
@@ -229,12 +231,16 @@ async def test_a_crash_loses_and_doubles_nothing(
 
 async def test_a_run_that_is_cancelled_leaves_the_others(conn: AsyncConnection, dsn: str) -> None:
     """Their request goes on."""
-    async with desk(conn, dsn) as (d, model):
-        model.latency = 1.0
-        await d.until("select count(*) = 4 from agent.run where state = 'running'")
+    async with desk(conn, dsn, latency=2.0) as (d, model):
+
+        async def is_asked() -> bool:
+            return bool(model.requests)
+
+        await until_true(is_asked, "the model is asked")
         await value(conn, "select agent.cancel(min(id), 'no need') from agent.run")
         states = await ended(d)
         assert states == ["cancelled", *["succeeded"] * 3]
+        assert sizes(model) == [4]
     assert await value(conn, RIGHT) == 3
 
 
