@@ -3,7 +3,6 @@ import { useState } from "react";
 
 import { type StoredDocument, wrongDocument } from "../data/documents";
 import { mutate } from "../data/mutate";
-import { Refused } from "../data/request";
 import { FormDialog } from "../parts/form-dialog";
 import { toast } from "../parts/toast";
 
@@ -29,18 +28,7 @@ export function WriteDocument({ document, again, onClose }: WriteProps) {
       toast("Stored: agents find it by its words at once.");
       return;
     }
-    try {
-      await mutate("change_document", { id: read.id, base: read.version, ...values });
-    } catch (error) {
-      if (error instanceof Refused && error.status === 404)
-        throw new Refused(
-          404,
-          "Somebody has changed or deleted it meanwhile",
-          undefined,
-          "Close this, and read it again.",
-        );
-      throw error;
-    }
+    await mutate("change_document", { id: read.id, base: read.version, ...values });
     toast("Changed: it is cut and embedded again.");
   };
   return (
@@ -52,6 +40,7 @@ export function WriteDocument({ document, again, onClose }: WriteProps) {
       send={send}
       again={again}
       onClose={onClose}
+      gone="Somebody has changed or deleted it meanwhile"
     >
       <label className="field">
         Title
