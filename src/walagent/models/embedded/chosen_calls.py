@@ -73,6 +73,50 @@ def plan(request: Request, subject: Subject, choices: Choices, settings: PlanSet
     return ToolPlan(set_columns.calls + act.calls, set_columns.why + act.why)
 
 
+def why_unsure(
+    request: Request, subject: Subject, choices: Choices, settings: PlanSettings
+) -> str | None:
+    """Say why *subject* is left to the next model of a cascade; None: all of it is sure.
+
+    As a stage, the model chooses from lists alone: it leaves no column out, quotes nothing, and
+    holds nothing back.
+    """
+    if subject.failed:
+        return "; ".join(f"{name} failed: {why}" for name, why in subject.failed.items())
+    setter = next((tool for tool in request.tools if tool.name == SETTER), None)
+    acting = choices.get(("", ""))
+    if setter is None and acting is None:
+        return "no tool to choose"
+    if setter is not None and (why := _why_not_sure(setter, choices, settings, whole=True)):
+        return why
+    if acting is None:
+        return None
+    tool = next(tool for tool in actions(request.tools) if tool.name == acting.name)
+    if acting.confidence < settings.threshold or _is_close(acting, tool, settings):
+        return f"not sure enough: {_ranking(choices)}"
+    return _why_not_sure(tool, choices, settings, whole=False)
+
+
+def _why_not_sure(
+    tool: ToolSpec, choices: Choices, settings: PlanSettings, *, whole: bool
+) -> str | None:
+    """Say which argument of a tool is not sure; None: each is.
+
+    Args:
+        whole: optional arguments, too.
+    """
+    required: Json = tool.input_schema.get("required") or ()
+    for name, schema in properties(tool).items():
+        if "const" in schema or not (whole or name in required):
+            continue
+        choice = choices.get((tool.name, name))
+        if choice is None:
+            return f"{name} of {tool.name} has no list of values"
+        if choice.confidence < settings.threshold:
+            return f"not sure enough: {name} {choice.name} {choice.confidence:.0%}"
+    return None
+
+
 def _set_columns(
     request: Request, subject: Subject, choices: Choices, settings: PlanSettings
 ) -> ToolPlan:
