@@ -116,6 +116,10 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
             yield _shortened(str(content["turn"]["context"]))
         case "note" if "fallback" in content:
             yield f"asks {content['fallback']} instead of {content['for']}: {content['why']}"
+        case "note" if "cascade" in content:
+            yield f"asks {content['cascade']} after {content['for']}: {content['why']}"
+        case "note" if "control" in content:
+            yield f"no control of the cascade: {content['why']}"
         case "note" if "tier" in content:
             yield f"asks in tier {content['tier']} instead of {content['for']}: {content['why']}"
         case "note" if "fork" in content:
