@@ -115,8 +115,8 @@ create or replace function agent_internal.cascade_of(_agent agent.agent)
 as $$
     select case when _agent.cascade = '{}' then '{}' else jsonb_build_object('control', _agent.cascade_control, 'stages', (
         select jsonb_agg(jsonb_build_object('model', s.model, 'parameters', o.given || case when m.provider = 'embedded' then jsonb_build_object(
-                   'threshold', coalesce(to_jsonb(s.threshold::numeric), (m.parameters || o.given) -> 'threshold', '0.5'),
-                   'margin', coalesce((m.parameters || o.given) -> 'margin', '0.8')) else '{}' end) order by s.number)
+                   'margin', coalesce((m.parameters || o.given) -> 'margin', '0.8'),  -- planted: margin-not-kept
+                   'threshold', coalesce(to_jsonb(s.threshold::numeric), (m.parameters || o.given) -> 'threshold', '0.5')) else '{}' end) order by s.number)
           from agent_internal.stages(_agent.cascade) s
                cross join lateral agent_internal.model_of(_agent.tenant, s.model) m
                cross join lateral (select coalesce((agent_internal.persona_of(_agent)).parameters, '{}') || _agent.parameters as given) o)) end

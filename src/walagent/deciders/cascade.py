@@ -100,7 +100,8 @@ def why_unsure(reply: Reply, steps: Sequence[Step], agent: AgentSpec, check: Che
     must = must_call(steps, agent)
     if reply.calls:
         wrong = (called_wrongly(call, agent, check, must) for call in reply.calls[:1])
-        others = (called_wrongly(call, agent, check, None) for call in reply.calls[1:])
+        later = reply.calls[1:]  # planted: half-a-reply
+        others = (called_wrongly(call, agent, check, None) for call in later)
         return next(filter(None, (*wrong, *others)), None)
     if written_call(reply.text, {UNSURE, *(tool.name for tool in agent.tools)}):
         return "wrote a call as text"

@@ -85,8 +85,8 @@ async def test_unsure_models_are_passed_and_the_last_one_answers(
 ) -> None:
     """Each unsure reply is a step with its cost; a note says who is asked next, and why."""
     await desk(conn)
-    wrong = call("refund_user", amount="much")
-    scripts = models(tiny=[UNSURE], small=[wrong], fake=[REFUND])
+    half = [REFUND, call("refund_user", amount="much")]
+    scripts = models(tiny=[UNSURE], small=[half], fake=[REFUND])
     assert await asked(conn, dsn, scripts) == [
         (name, stage, COSTS[name]) for stage, name in enumerate(("tiny", "small", "fake"), 1)
     ]

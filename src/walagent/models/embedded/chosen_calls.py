@@ -92,6 +92,8 @@ def why_unsure(
     if acting is None:
         return None
     tool = next(tool for tool in actions(request.tools) if tool.name == acting.name)
+    if len(acting.odds) == 1 and not tool.reads:  # it would be called for each row
+        return f"{tool.name} has no second tool beside it"
     if acting.confidence < settings.threshold or _is_close(acting, tool, settings):
         return f"not sure enough: {_ranking(choices)}"
     return _why_not_sure(tool, choices, settings, whole=False)

@@ -128,6 +128,7 @@ def test_of_two_tools_one_that_writes_needs_a_margin(
         ((SET,), {**VALUE, ("update_row", "priority"): sure("1", 0.7)}, "n of update_row"),
         ((REFUND, ESCALATE), chose("escalate_to_human", 0.9), "reason of escalate_to_human"),
         ((), {}, "no tool to choose"),
+        ((REFUND,), {("", ""): sure("refund", 1.0)}, "no second tool"),
     ],
 )
 def test_in_a_cascade_all_must_be_sure_and_chosen_from_lists(
