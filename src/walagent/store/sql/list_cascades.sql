@@ -1,5 +1,5 @@
 -- What the models of cascades decided, by agent and stage: of the runs that are kept and have succeeded.  A run is decided by the model
--- that replied last; steps that a fork kept, and replies that a person wrote, are of nobody's stage.
+-- that replied last; steps that a fork kept, and replies that a person wrote, do not count.
 with ended as materialized (
     select r.id, v.definition ->> 'agent' as agent, jsonb_array_length(v.definition -> 'stages') as stages
       from agent.run r
