@@ -1,6 +1,7 @@
 """Cascades: which model is asked, what is recorded, reserved, compared and refused."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,8 +14,11 @@ from tests.helpers.queue import add_runs
 from walagent.base import faults
 from walagent.errors import ModelLimitedError, ModelRejectedError, ModelUnavailableError
 from walagent.message import ModelSpec, Reply, Request, Stop, Text, Usage
+from walagent.models.embedded.nearest_label_model import EmbeddedModel
+from walagent.models.limits import LimitSettings, ModelLimits
 from walagent.models.script import Answer, call, in_turn
 from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.runs.worker_models import Models
 
 TICKET = "insert into support_tickets (id, issue) values (1, 'x')"
 CHANGE = {"op": "insert", "new": {"id": 1, "issue": "x"}}
@@ -134,6 +138,88 @@ async def test_the_fall_back_is_that_of_the_last_model(conn: AsyncConnection, ds
     found = await asked(conn, dsn, scripts)
     assert [(name, stage) for name, stage, _ in found] == [("tiny", 1), ("fake", 2), ("small", 2)]
     assert {each.name for each in scripts["small"].requests[0].tools} == {"refund_user"}
+
+
+async def test_the_tier_is_that_of_the_last_model(conn: AsyncConnection, dsn: str) -> None:
+    """The models before it are asked in the standard one, which they need not have."""
+    await run_all(conn, DESK + TICKET + ";" + OTHERS)
+    await run_all(conn, "update agent.model set flex_factor = 0.5 where name = 'fake'")
+    attached = await attach(conn, SPEC + ", tier=flex")
+    await add_runs(conn, attached, "1", change=CHANGE)
+    scripts = models(tiny=[UNSURE], small=[UNSURE], fake=[REFUND])
+    scripts["fake"] = ScriptedModel([REFUND], spec=replace(scripts["fake"].spec, flex_factor=0.5))
+    await asked(conn, dsn, scripts)
+    assert [scripts[name].requests[0].tier for name in ("tiny", "small", "fake")] == [
+        "",
+        "",
+        "flex",
+    ]
+
+
+async def test_a_retry_asks_the_first_model_again(conn: AsyncConnection, dsn: str) -> None:
+    """A person has looked at it since."""
+    await desk(conn)
+    no = Reply((Text("No."),), Stop.REFUSAL, Usage(100, 0, 0, 10))
+    scripts = models(tiny=[UNSURE], small=[in_turn(UNSURE, REFUND)], fake=[no])
+    async with daemon(conn, dsn, scripts, parts=("worker",)) as d:
+        assert await state(d) == "failed"
+        await run_all(conn, "select agent.retry(id, fresh => true) from agent.run")
+        await d.until("select state = 'succeeded' from agent.run")
+    found = await rows(conn, REPLIES)
+    assert [(name, stage) for name, stage, _ in found] == [
+        ("tiny", 1), ("small", 2), ("fake", 3), ("tiny", 1), ("small", 2),
+    ]  # fmt: skip
+
+
+async def test_runs_are_claimed_while_the_last_model_is_out(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """A model before it can decide them; those that it is not sure of wait."""
+    await desk(conn)
+    out = ModelUnavailableError("nobody answers", retry_after=0.01)
+    scripts = models(tiny=[in_turn(UNSURE, *[REFUND] * 9)], small=[UNSURE], fake=[out])
+    specs = {name: model.spec for name, model in scripts.items()}
+    limits = ModelLimits(LimitSettings(failures=1, open_for=3600.0))
+    registry = Models(specs, lambda spec: scripts[spec.name], limits)
+    attached = await value(conn, "select id from agent.attachment")
+    async with daemon(conn, dsn, registry, parts=("worker",)) as d:
+        await d.until("select state = 'waiting_retry' from agent.run")
+        await add_runs(conn, attached, "2", "3", change=CHANGE)
+        await run_all(conn, "notify walagent_runs")
+        await d.until("select count(*) = 2 from agent.run where state = 'succeeded'")
+
+
+async def test_the_embedded_model_decides_what_it_is_sure_of(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """It chooses from the values of a column; what has no words is left to the last model."""
+    await run_all(conn, DESK)
+    await run_all(
+        conn,
+        "comment on column support_tickets.category is"
+        " 'bug = the app crashes or fails; billing = money, invoices, refunds and payments'",
+    )
+    attached = await attach(conn, "writes=[category], cascade=[embedded/e5>0.6], cascade_control=0")
+    for number, issue in enumerate(("The invoice is wrong, I want my money back", "17"), 1):
+        await conn.execute(
+            "insert into support_tickets (id, issue) values (%s, %s)", [number, issue]
+        )
+        change = {"op": "insert", "new": {"id": number, "issue": issue}}
+        await add_runs(conn, attached, str(number), change=change)
+    scripts: dict[str, Any] = {
+        **models(fake=[call("update_row", category="bug")]),
+        "embedded/e5": EmbeddedModel(),
+    }
+    async with daemon(conn, dsn, scripts, parts=("worker",)) as d:
+        await d.until("select count(*) = 2 from agent.run where state = 'succeeded'")
+    assert await column(conn, "select category from support_tickets order by id") == [
+        "billing",
+        "bug",
+    ]
+    found = await rows(conn, REPLIES.replace("by seq", "by run_id, seq"))
+    assert [(name, stage) for name, stage, _ in found] == [
+        ("embedded/e5", 1), ("embedded/e5", 1), ("fake", 2),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("skip", [0, 1])

@@ -5,7 +5,7 @@ by quoting the row.  Numbers and ids are never made up.  What is not called goes
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from walagent.message import Json, Request, ToolSpec
 from walagent.models.embedded.choices import (
@@ -21,6 +21,7 @@ from walagent.models.embedded.subject import Subject
 Choices = Mapping[tuple[str, str], LabelChoice]  # by tool and argument; ("", "") chose the tool
 
 _FALLBACKS = ("escalate_to_human", "ask_human", "do_nothing")  # when none is named: the first there
+_LEAST_MARGIN = 0.8  # in a cascade
 _QUOTE = 300  # characters of the row in an argument
 
 # A string that must look like something cannot be a quotation.
@@ -79,8 +80,9 @@ def why_unsure(
     """Say why *subject* is left to the next model of a cascade; None: all of it is sure.
 
     As a stage, the model chooses from lists alone: it leaves no column out, quotes nothing, and
-    holds nothing back.
+    holds nothing back.  No parameter lowers the margin of a tool that writes more than its row.
     """
+    settings = replace(settings, margin=max(settings.margin, _LEAST_MARGIN))
     if subject.failed:
         return "; ".join(f"{name} failed: {why}" for name, why in subject.failed.items())
     setter = next((tool for tool in request.tools if tool.name == SETTER), None)

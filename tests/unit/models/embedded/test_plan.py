@@ -139,6 +139,14 @@ def test_in_a_cascade_all_must_be_sure_and_chosen_from_lists(
     assert found is None if why is None else found is not None and why in found
 
 
+def test_in_a_cascade_no_parameter_lowers_the_margin() -> None:
+    """Also where the row of the model, or that of a tenant's own one, says otherwise."""
+    lower = PlanSettings(margin=0.5)
+    found = why_unsure(asking(REFUND, CLOSE), TEXT, chose("refund", 0.79), lower)
+    assert found is not None
+    assert "not sure enough" in found
+
+
 def test_in_a_cascade_a_call_that_failed_is_left_to_the_next_model() -> None:
     """It would be made again as it was."""
     failed = Subject(TEXT.text, frozenset({"refund"}), {"refund": "no money"})
