@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
@@ -25,6 +25,9 @@ _TYPES = {"max_tokens": "bigint", "run_as": "name", "query_as": "name"}
 _SQL_TYPES = {"boolean": "boolean", "integer": "integer", "number": "numeric", "string": "text"}
 # Reserved words of SQL have the name of their column.
 _ARGUMENTS = {"on": COLUMNS["on"], "when": COLUMNS["when"]}
+
+_MOST = 30  # keys of a call of jsonb_build_object(), which has 100 arguments at most
+_AND = ")\n        || jsonb_build_object(\n"
 
 _TEMPLATE = """\
 -- What agents and attachments consist of, and agent.attach() with named arguments.
@@ -78,14 +81,25 @@ def script() -> str:
             f"    {_ARGUMENTS.get(key, key)} {types[key]} default {_default(key, *keys[key])}"
             for key in order
         ),
-        values=fill(
-            ", ".join(f"'{key}',\u00a0{_ARGUMENTS.get(key, key)}" for key in [*order, "replace"]),
-            width=110,
-            initial_indent=" " * 8,
-            subsequent_indent=" " * 8,
-        ).replace("\u00a0", " "),
+        values=")\n        || jsonb_build_object(\n".join(
+            map(_values, _parts([*order, "replace"]))
+        ),
         types=", ".join(["regclass", *types.values(), "boolean"]),
     )
+
+
+def _parts(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    for at in range(0, len(keys), _MOST):
+        yield keys[at : at + _MOST]
+
+
+def _values(keys: Sequence[str]) -> str:
+    return fill(
+        ", ".join(f"'{key}',\u00a0{_ARGUMENTS.get(key, key)}" for key in keys),
+        width=110,
+        initial_indent=" " * 8,
+        subsequent_indent=" " * 8,
+    ).replace("\u00a0", " ")
 
 
 def _keys(entry: type[BaseModel]) -> Iterator[str]:

@@ -53,6 +53,8 @@ class Prompt:
         model: the model to call; "": that of the run's agent.
         fallback: the model to call instead if it is out; "": none.
         tier: the tier to ask for; "": the standard one, which is asked instead of another.
+        next_model: the model of a cascade to call after this one, if it is out or not sure; "":
+            none.
     """
 
     by: str = "agent"
@@ -61,6 +63,7 @@ class Prompt:
     model: str = ""
     fallback: str = ""
     tier: str = ""
+    next_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

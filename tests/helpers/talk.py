@@ -8,20 +8,23 @@ from tests.helpers.database import run_all, until
 from tests.helpers.desk import Desk
 from tests.helpers.people import person
 
-SCRIPT = """
+LONG = "Good morning, everybody. " + "There is a lot to tell. " * 60  # half a minute of words
+SCRIPT = f"""
 latency: 1
 pace: 0.1
-usage: {input_tokens: 1612, output_tokens: 134}
+usage: {{input_tokens: 1612, output_tokens: 134}}
 rules:
   - match: refund
     replies:
       - - Anna asks for it.
-        - {call: refund_customer, arguments: {ticket_id: 2, amount: 12.50}}
+        - {{call: refund_customer, arguments: {{ticket_id: 2, amount: 12.50}}}}
       - The payment is on its way back.
   - match: remember
     replies:
-      - {call: note, arguments: {about: anna, what: tea}}
+      - {{call: note, arguments: {{about: anna, what: tea}}}}
       - I have noted it.
+  - match: everything
+    replies: ["{LONG}"]
 replies:
   - Good morning, everybody. What would you like to know about the tickets today?
 """

@@ -49,7 +49,7 @@ await omar.keyboard.press("Enter");
 await omar.waitForSelector("h1:has-text('Friday')");
 await follows;
 seen.early = await omar.locator("text=Interrupt").count();
-await omar.fill("#message", "Good morning");
+await omar.fill("#message", "Tell me everything");
 await omar.keyboard.press("Enter");
 await omar.waitForSelector(".bubble:has(.caret)");
 await omar.waitForFunction(() => document.querySelector(".bubble:has(.caret)")?.innerText.includes("everybody"));

@@ -33,7 +33,7 @@ async def test_a_run_goes_on_from_a_step_and_a_turn_is_interrupted(
     assert f"Goes on from step 1 of run {run}" in seen["fork"][0]
     assert seen["early"] == 0
     first, second, cut, *rest = seen["bubbles"]
-    assert (first, second) == ("Good morning", "Stop! Please remember that anna drinks tea")
+    assert (first, second) == ("Tell me everything", "Stop! Please remember that anna drinks tea")
     assert cut.startswith("Good morning, everybody")
     assert cut.endswith("cut off")
     assert rest[-1] == "I have noted it."

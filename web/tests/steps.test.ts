@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 
-import { callText, noteText, sqlValue } from "../src/pages/steps";
+import type { Step, StepContent } from "../src/data/runs";
+import { callText, items, noteText, sqlValue } from "../src/pages/steps";
 
 test("a text is a literal of SQL: its quotes are doubled", () => {
   fc.assert(
@@ -37,5 +38,40 @@ test("a note says what happened: its text, or who retried", () => {
   expect(noteText({ tier: "standard", for: "flex", why: "no capacity" })).toBe(
     "Asks in tier standard instead of flex: no capacity.",
   );
+  expect(noteText({ cascade: "b", for: "a", why: "unsure: two meanings" })).toBe(
+    "Asks b after a: unsure: two meanings.",
+  );
+  expect(noteText({ control: "none", why: "out" })).toBe("No control of the cascade: out.");
   expect(noteText({})).toBe("");
+});
+
+test("calls of an unsure model and of a control are not carried out, whatever their numbers are", () => {
+  const step = (seq: number, kind: Step["kind"], content: StepContent): Step => ({
+    run_id: "1",
+    seq,
+    kind,
+    content,
+    input_tokens: 1,
+    cached_tokens: 0,
+    output_tokens: 1,
+    cost: null,
+    duration_ms: 1,
+    recorded_at: "2026-01-01T00:00:00Z",
+  });
+  const call = { parts: [{ call: "0", name: "refund", arguments: {} }] };
+  const found = items(
+    [
+      step(0, "reply", { ...call, stage: 1 }),
+      step(1, "note", { cascade: "b", for: "a", why: "unsure", unsure: true }),
+      step(2, "reply", { ...call, stage: 2 }),
+      step(3, "result", { call_id: "0", name: "refund", content: "ok", is_error: false }),
+      step(4, "reply", { ...call, control: 2 }),
+    ],
+    undefined,
+  );
+  expect(found.flatMap((each) => (each.type === "call" ? [each.state] : []))).toEqual([
+    "unused",
+    "committed",
+    "unused",
+  ]);
 });

@@ -25,6 +25,8 @@ comment on column agent.agent.pause_before_tool is 'Whether a run waits for a pe
 comment on column agent.agent.pause_after_tool is 'Whether a run waits for a person after each call';
 comment on column agent.agent.approve_from is 'Risk of a tool from which on its calls require an approval, in addition to what tools, attachments and the tenant require; NULL: none';
 comment on column agent.agent.four_eyes is 'Whether the person who started a run cannot decide its calls; NULL: as the setting four_eyes of the tenant says';
+comment on column agent.agent.cascade is 'Models that are asked before the model, in this order: name, or name>threshold of an embedded one';
+comment on column agent.agent.cascade_control is 'Share of the runs that a model of the cascade has decided of which the model is asked, too; 0: none';
 comment on column agent.agent.fallback is 'Model that is asked if the first does not answer or refuses; NULL: none';
 comment on column agent.agent.reuse is 'Time within which equal first calls of runs share one reply; NULL: none do';
 comment on column agent.agent.rows_per_request is 'How many runs, at most, make their first calls as one request; NULL: each makes its own';

@@ -12,6 +12,7 @@ begin
     if new.fallback is not null then
         perform agent_internal.check_fallback(new.model, new.fallback, new.tenant);
     end if;
+    perform agent_internal.check_cascade(new.cascade, new.model, new.fallback, new.tenant);
     new.model_scope := coalesce(_scope, '');
     return new;
 end;

@@ -29,6 +29,8 @@ create table agent.agent (
     reuse               interval check (reuse > '0'),
     rows_per_request    integer check (rows_per_request between 2 and 100),
     tier                text not null default 'standard' check (tier in ('standard', 'flex', 'batch')),
+    cascade             text[] not null default '{}',
+    cascade_control     numeric not null default 0.02 check (cascade_control between 0 and 1),
     primary key (tenant, name),
     foreign key (model_scope, model) references agent.model,
     constraint has_model check (num_nonnulls(model, persona) > 0),

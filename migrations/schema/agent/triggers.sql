@@ -9,7 +9,7 @@ create trigger count_version
 create trigger audit_change after insert or update or delete on agent.agent
     for each row execute function agent_internal.audit_change('agent', 'name', 'version');
 
-create trigger bind_model before insert or update of model, fallback, tenant, model_scope on agent.agent
+create trigger bind_model before insert or update of model, fallback, cascade, tenant, model_scope on agent.agent
     for each row execute function agent_internal.bind_model();
 
 create trigger require_developer before insert or update or delete on agent.agent

@@ -270,6 +270,8 @@ declare
     _absent text[] := '{}';
     _instead jsonb;
     _second agent.agent;
+    _given agent.agent;
+    _cascade jsonb := '{}';
 begin
     select * into _agent from agent.agent where tenant = _attachment.tenant and name = _attachment.agent;
     if not found then
@@ -277,9 +279,11 @@ begin
             using errcode = 'WA013',
                   hint = agent_internal.suggest(_attachment.agent, (select array_agg(name) from agent.agent where tenant = _attachment.tenant));
     end if;
+    _given := _agent;
     _instead := agent_internal.fallback_of(_agent);
     _agent := agent_internal.effective_agent(_agent);
     perform agent_internal.check_model(_agent.model, _agent.tenant);
+    perform agent_internal.check_cascade(_agent.cascade, _agent.model, _agent.fallback, _agent.tenant);
     if _agent.fallback is not null then
         perform agent_internal.check_fallback(_agent.model, _agent.fallback, _agent.tenant);
     end if;
@@ -345,6 +349,10 @@ begin
     if _agent.rows_per_request is not null then
         perform agent_internal.check_rows_per_request(_agent, _tools);
     end if;
+    if _attachment.relation <> 'agent.event'::regclass then  -- turns ask the last model alone: people wait for them
+        _cascade := agent_internal.cascade_of(_given);
+        perform agent_internal.check_cascade(_agent, _tools, _cascade -> 'stages');
+    end if;
     if _agent.reuse is not null then
         perform agent_internal.check_reuse(_agent, _tools, agent_internal.key_columns(_attachment.relation));
     end if;
@@ -379,7 +387,7 @@ begin
         'max_seconds', case when _agent.tier = 'flex' then greatest(_agent.max_seconds, 1800) else _agent.max_seconds end,
         'max_attempts', _agent.max_attempts,
         'max_output_tokens', _agent.max_output_tokens, 'finish', _finish)
-        || agent_internal.behavior_of(_agent) || _instead;
+        || agent_internal.behavior_of(_agent) || _instead || _cascade;
 end;
 $$;
 

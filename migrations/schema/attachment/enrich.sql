@@ -61,6 +61,8 @@ create or replace function agent.enrich(
     max_cost numeric default null,
     max_output_tokens integer default null,
     requests_per_minute integer default null,
+    cascade text[] default null,
+    cascade_control numeric default null,
     fallback text default null,
     tier text default null,
     reuse interval default null,
@@ -81,9 +83,9 @@ begin atomic
     select agent_internal.attach(target, agent_internal.enrichment(target, columns, writes, jsonb_build_object(
         'model', model, 'system_prompt', system_prompt, 'name', name, 'persona', persona, 'examples', examples,
         'parameters', parameters, 'max_cost', max_cost, 'max_output_tokens', max_output_tokens,
-        'requests_per_minute', requests_per_minute, 'fallback', fallback, 'tier', tier, 'reuse', reuse,
-        'rows_per_request', rows_per_request, 'when', condition, 'run_as', run_as, 'debounce', debounce, 'cap', cap,
+        'requests_per_minute', requests_per_minute, 'cascade', cascade, 'cascade_control', cascade_control, 'fallback', fallback, 'tier', tier,
+        'reuse', reuse, 'rows_per_request', rows_per_request, 'when', condition, 'run_as', run_as, 'debounce', debounce, 'cap', cap,
         'tenant', tenant, 'backfill', backfill, 'priority', priority, 'paused', paused, 'replace', replace)),
         agent_internal.schemas_of_caller());
 end;
-comment on function agent.enrich(regclass, text[], text[], text, text, text, text, jsonb, jsonb, numeric, integer, integer, text, text, interval, integer, text, name, interval, integer, text, boolean, integer, boolean, boolean) is 'Let an agent keep columns of a table in step with others of their row';
+comment on function agent.enrich(regclass, text[], text[], text, text, text, text, jsonb, jsonb, numeric, integer, integer, text[], numeric, text, text, interval, integer, text, name, interval, integer, text, boolean, integer, boolean, boolean) is 'Let an agent keep columns of a table in step with others of their row';

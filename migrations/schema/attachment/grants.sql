@@ -12,7 +12,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.pause(text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent.resume(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.attach(regclass, jsonb, name[])', 'execute', '{runner,developer}'),
-    ('function', 'agent.enrich(regclass, text[], text[], text, text, text, text, jsonb, jsonb, numeric, integer, integer, text, text, interval, integer, text, name, interval, integer, text, boolean, integer, boolean, boolean)', 'execute', '{runner,developer}'),
+    ('function', 'agent.enrich(regclass, text[], text[], text, text, text, text, jsonb, jsonb, numeric, integer, integer, text[], numeric, text, text, interval, integer, text, name, interval, integer, text, boolean, integer, boolean, boolean)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.enrichment(regclass, text[], text[], jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.attach_keys()', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.change_agent(text, jsonb)', 'execute', '{runner,developer}'),

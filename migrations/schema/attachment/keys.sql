@@ -20,6 +20,8 @@ as $$
         ('tool_choice', 'agent', 'tool_choice', '"auto"'::jsonb, null::text[], false, 'must be a string that is not empty'),
         ('examples', 'agent', 'examples', '[]'::jsonb, null::text[], true, 'must be a list'),
         ('parameters', 'agent', 'parameters', '{}'::jsonb, null::text[], true, 'must be a mapping'),
+        ('cascade', 'agent', 'cascade', '[]'::jsonb, null::text[], true, 'must be a list'),
+        ('cascade_control', 'agent', 'cascade_control', '0.02'::jsonb, null::text[], true, 'must be a number from 0 to 1'),
         ('fallback', 'agent', 'fallback', null::jsonb, null::text[], false, 'must be a string that is not empty'),
         ('tier', 'agent', 'tier', '"standard"'::jsonb, '{standard,flex,batch}'::text[], true, 'must be standard, flex or batch'),
         ('reuse', 'agent', 'reuse', null::jsonb, null::text[], true, 'must be a time such as 30s, 2 minutes or 7 days'),
@@ -81,6 +83,8 @@ create or replace function agent.attach(
     tool_choice text default 'auto',
     examples jsonb default '[]',
     parameters jsonb default '{}',
+    cascade text[] default '{}',
+    cascade_control numeric default 0.02,
     fallback text default null,
     tier text default 'standard',
     reuse interval default null,
@@ -128,17 +132,19 @@ begin atomic
     select agent_internal.attach(target, jsonb_build_object(
         'model', model, 'system_prompt', system_prompt, 'tools', tools, 'name', name, 'persona', persona,
         'persona_version', persona_version, 'tool_choice', tool_choice, 'examples', examples,
-        'parameters', parameters, 'fallback', fallback, 'tier', tier, 'reuse', reuse,
-        'rows_per_request', rows_per_request, 'max_steps', max_steps, 'max_tokens', max_tokens,
-        'max_cost', max_cost, 'max_seconds', max_seconds, 'max_attempts', max_attempts,
-        'max_output_tokens', max_output_tokens, 'finish', finish, 'requests_per_minute', requests_per_minute,
-        'thinking_visible', thinking_visible, 'pause_before_tool', pause_before_tool,
-        'pause_after_tool', pause_after_tool, 'approve_from', approve_from, 'four_eyes', four_eyes, 'on', ops,
-        'when', condition, 'columns', columns, 'writes', writes, 'bind', bind, 'approve', approve,
-        'lets_out', lets_out, 'run_as', run_as, 'query_as', query_as, 'ordering_key', ordering_key,
-        'debounce', debounce, 'cap', cap, 'tenant', tenant, 'backfill', backfill,
-        'server_filter', server_filter, 'corrections', corrections, 'only_unchanged', only_unchanged,
-        'max_depth', max_depth, 'priority', priority, 'approval_ttl', approval_ttl, 'paused', paused,
-        'agent', agent, 'replace', replace), agent_internal.schemas_of_caller());
+        'parameters', parameters, 'cascade', cascade, 'cascade_control', cascade_control,
+        'fallback', fallback, 'tier', tier, 'reuse', reuse, 'rows_per_request', rows_per_request,
+        'max_steps', max_steps, 'max_tokens', max_tokens, 'max_cost', max_cost, 'max_seconds', max_seconds,
+        'max_attempts', max_attempts, 'max_output_tokens', max_output_tokens, 'finish', finish,
+        'requests_per_minute', requests_per_minute, 'thinking_visible', thinking_visible,
+        'pause_before_tool', pause_before_tool, 'pause_after_tool', pause_after_tool,
+        'approve_from', approve_from, 'four_eyes', four_eyes, 'on', ops, 'when', condition)
+        || jsonb_build_object(
+        'columns', columns, 'writes', writes, 'bind', bind, 'approve', approve, 'lets_out', lets_out,
+        'run_as', run_as, 'query_as', query_as, 'ordering_key', ordering_key, 'debounce', debounce,
+        'cap', cap, 'tenant', tenant, 'backfill', backfill, 'server_filter', server_filter,
+        'corrections', corrections, 'only_unchanged', only_unchanged, 'max_depth', max_depth,
+        'priority', priority, 'approval_ttl', approval_ttl, 'paused', paused, 'agent', agent,
+        'replace', replace), agent_internal.schemas_of_caller());
 end;
-comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, text, text, interval, integer, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';
+comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, text[], numeric, text, text, interval, integer, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';

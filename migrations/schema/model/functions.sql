@@ -141,6 +141,95 @@ begin
 end;
 $$;
 
+-- The models of a cascade, in their order, with their thresholds; NULL: none is given.
+create or replace function agent_internal.stages(_cascade text[])
+    returns table (number bigint, model text, threshold text)
+    language sql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select n, btrim(regexp_replace(c, '>[^>]*$', '')), btrim(substring(c from '>([^>]*)$'))
+      from unnest(_cascade) with ordinality as x (c, n)
+$$;
+
+-- Raises WA014 for a cascade in which a model does not exist or is named twice, or a threshold is none.
+create or replace function agent_internal.check_cascade(_cascade text[], _model text, _fallback text, _tenant text)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _stage record;
+    _provider text;
+begin
+    for _stage in select s.* from agent_internal.stages(_cascade) s order by s.number loop
+        perform agent_internal.check_model(_stage.model, _tenant, 'cascade: ');
+        if _stage.model in (_model, _fallback) then
+            raise exception 'cascade: model "%" is the % itself', _stage.model, case _stage.model when _model then 'model' else 'fallback' end
+                using errcode = 'WA014', hint = 'Name the models that are asked before it, the least expensive first.';
+        elsif exists (select from agent_internal.stages(_cascade) s where s.model = _stage.model and s.number < _stage.number) then
+            raise exception 'cascade: model "%" is named twice', _stage.model
+                using errcode = 'WA014', hint = 'A model is asked once: name it once.';
+        end if;
+        _provider := (agent_internal.model_of(_tenant, _stage.model)).provider;
+        if _stage.threshold is not null and _provider <> 'embedded' then
+            raise exception 'cascade: model "%" of provider "%" has no threshold', _stage.model, _provider
+                using errcode = 'WA014', hint = format('Remove ">%s": this model says itself whether it is sure.', _stage.threshold);
+        elsif not coalesce(_stage.threshold ~ '^(0(\.[0-9]+)?|1(\.0+)?|\.[0-9]+)$', true) then
+            raise exception 'cascade: invalid threshold "%" of model "%"', _stage.threshold, _stage.model
+                using errcode = 'WA014', hint = format('Use a number from 0 to 1: %s>0.6.', _stage.model);
+        end if;
+    end loop;
+end;
+$$;
+
+-- Reject a cascade that would decide what it must not, or nothing.
+--
+-- Of two tools, one is always above a half: where a call can do more than write its own row, the embedded model needs a margin.
+--
+-- Args: _stages: as agent_internal.cascade_of() returns them.
+create or replace function agent_internal.check_cascade(_agent agent.agent, _tools jsonb, _stages jsonb)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _stage record;
+    _acts  text;
+    _of    agent.agent := _agent;
+begin
+    if _agent.cascade = '{}' then
+        return;
+    end if;
+    if _agent.reuse is not null then
+        raise exception 'cascade cannot be combined with reuse' using errcode = 'WA014',
+            hint = 'Remove one of them: reuse suits rows with equal texts, a cascade those with different ones.';
+    elsif exists (select from jsonb_array_elements(_tools) t where t ->> 'name' = 'unsure') then
+        raise exception 'cascade: agent "%" has a tool "unsure", which is how its models say that they are not sure', _agent.name
+            using errcode = 'WA011', hint = 'Rename the tool.';
+    end if;
+    select t ->> 'name' into _acts from jsonb_array_elements(_tools) t
+     where t ->> 'effect' <> 'read' and t ->> 'target' <> 'update_row' limit 1;
+    for _stage in
+        select g ->> 'model' as model, m.provider, g -> 'parameters' -> 'margin' as margin
+          from jsonb_array_elements(_stages) with ordinality as x (g, n)
+               cross join lateral agent_internal.model_of(_agent.tenant, g ->> 'model') m
+         order by n
+    loop
+        if _acts is not null and _stage.provider = 'embedded'
+           and (jsonb_typeof(_stage.margin) <> 'number' or (_stage.margin #>> '{}')::numeric < 0.8) then
+            raise exception 'cascade: model "%" has margin %, and tool "%" of agent "%" writes more than its row', _stage.model, _stage.margin,
+                _acts, _agent.name
+                using errcode = 'WA014', hint = 'Remove margin from the parameters of model, persona and agent, or set it to at least 0.8.';
+        end if;
+        _of.model := _stage.model;
+        perform agent_internal.check_model(_of, _tools);
+    end loop;
+end;
+$$;
+
 -- Reject a tier that the provider of the agent's model does not have.
 create or replace function agent_internal.check_tier(_agent agent.agent)
     returns void

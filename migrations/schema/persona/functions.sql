@@ -105,6 +105,23 @@ as $$
         'fallback_parameters', coalesce((agent_internal.persona_of(_agent)).parameters, '{}') || _agent.parameters) end
 $$;
 
+-- What a definition has of the models that are asked before the agent's own: parameters of persona and agent are sent to them, as to
+-- a fall-back.  What the embedded model decides by is kept, so that no later change of its row lowers it.
+create or replace function agent_internal.cascade_of(_agent agent.agent)
+    returns jsonb
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select case when _agent.cascade = '{}' then '{}' else jsonb_build_object('control', _agent.cascade_control, 'stages', (
+        select jsonb_agg(jsonb_build_object('model', s.model, 'parameters', o.given || case when m.provider = 'embedded' then jsonb_build_object(
+                   'margin', coalesce((m.parameters || o.given) -> 'margin', '0.8'),  -- planted: margin-not-kept
+                   'threshold', coalesce(to_jsonb(s.threshold::numeric), (m.parameters || o.given) -> 'threshold', '0.5')) else '{}' end) order by s.number)
+          from agent_internal.stages(_agent.cascade) s
+               cross join lateral agent_internal.model_of(_agent.tenant, s.model) m
+               cross join lateral (select coalesce((agent_internal.persona_of(_agent)).parameters, '{}') || _agent.parameters as given) o)) end
+$$;
+
 -- Tools of a definition, with the approvals that an agent requires.
 create or replace function agent_internal.with_approvals(_tools jsonb, _agent agent.agent)
     returns jsonb

@@ -4,6 +4,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent.persona_version', 'select', '{runner,viewer,developer}'),
     ('function', 'agent.effective_parameters(text)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.behavior_of(agent.agent)', 'execute', '{runner,viewer,developer}'),
+    ('function', 'agent_internal.cascade_of(agent.agent)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.effective_agent(agent.agent)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.fallback_of(agent.agent)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.persona_of(agent.agent)', 'execute', '{runner,viewer,developer}'),

@@ -60,6 +60,7 @@ begin
                 perform agent_internal.check_fallback(_agent.model, _agent.fallback, agent.current_tenant());
             end if;
             _agent := agent_internal.effective_agent(_agent);
+            perform agent_internal.check_cascade(_agent.cascade, _agent.model, _agent.fallback, _agent.tenant);
             perform agent_internal.check_tier(_agent);
             perform agent_internal.check_model(_agent.model, agent.current_tenant());
             _as.agent := _agent.name;

@@ -61,6 +61,7 @@ _AGENTS: Final = Group(
         Command("pause", "agents.attachments", "Stop an attachment from starting runs."),
         Command("resume", "agents.attachments", "Resume a paused attachment."),
         Command("accuracy", "runs.corrections", "Show how much of what agents wrote was left."),
+        Command("cascade", "agents.cascades", "Show what each model of a cascade decided."),
         Command("examples", "agents.examples", "Propose examples of what people corrected."),
         Command("backfills", "agents.backfills", "Show the progress of backfills."),
         Command("models", "agents.attachments", "List models."),

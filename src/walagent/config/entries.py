@@ -294,6 +294,12 @@ class AgentEntry(Part):
     """A list of `text`, `tool` and `arguments`."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Sent with every request; they override the model's."""
+    cascade: Names = ()
+    """Models that are asked before `model`, in this order: `embedded/e5>0.6`, if it is more than
+    60 % sure; another one until it says that it is not sure."""
+    cascade_control: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.02
+    """Share of the runs that a model of the cascade has decided of which `model` is asked, too, to
+    compare; 0: none."""
     fallback: Name | None = None
     """The model that is asked if `model` does not answer or refuses.  Default: none."""
     tier: Literal["standard", "flex", "batch"] = "standard"

@@ -1,14 +1,19 @@
 """Decides for runs of agents: the loop over recorded steps, and the request to the model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from walagent.deciders.agent_prompt import build_request
 from walagent.deciders.arguments import what_is_wrong
-from walagent.deciders.loop import next_move
+from walagent.deciders.cascade import cascade_move, steps_before
+from walagent.deciders.loop import since_fresh
+from walagent.deciders.stages import CONTROL
 from walagent.domain.run import RunSpec, Step
 from walagent.domain.untrusted import marker
 from walagent.message import ModelSpec, Request
 from walagent.moves import Move, Prompt
+
+_CONTROL_TIMEOUT = 60.0  # seconds: the run has done its work, and holds its ordering key
 
 
 class AgentDecider:
@@ -20,11 +25,14 @@ class AgentDecider:
 
     def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
         """Decide from the recorded steps."""
-        return next_move(steps, run.agent, what_is_wrong)
+        return cascade_move(run, steps, what_is_wrong)
 
     async def render(
         self, run: RunSpec, steps: Sequence[Step], prompt: Prompt, model: ModelSpec
     ) -> Request:
         """Build the next request; it grows only at its end."""
-        del prompt  # there is one
+        if prompt.by == CONTROL:
+            run = replace(run, agent=replace(run.agent, stages=()))
+            steps = steps_before(since_fresh(steps))
+            model = replace(model, timeout=min(model.timeout, _CONTROL_TIMEOUT))
         return build_request(run, steps, mark=marker(self._secret, run.run_id), model=model)

@@ -12,6 +12,7 @@ import orjson
 from walagent.deciders.fall_back import as_asked
 from walagent.deciders.loop import must_call, since_fresh, since_retry, times_cut
 from walagent.deciders.output_limit import output_limit
+from walagent.deciders.stages import in_stage, stage_of
 from walagent.domain.agent_spec import AgentSpec, Finish
 from walagent.domain.run import RunSpec, Step, StepKind
 from walagent.domain.transcript import FORK, messages
@@ -49,9 +50,11 @@ def _digits(value: object) -> orjson.Fragment:
 
 def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: ModelSpec) -> Request:
     """Build the next request of a run from what is recorded."""
-    agent, steps = as_asked(since_retry(steps), run.agent), since_fresh(steps)
-    agent = _as_forked(steps, agent)
-    return Request(
+    recent, steps = since_retry(steps), since_fresh(steps)
+    agent = _as_forked(steps, as_asked(recent, run.agent))
+    if (stage := stage_of(recent, agent)) is not None:
+        agent = replace(agent, model=stage.model, parameters=stage.parameters)
+    request = Request(
         system=_system(agent),
         messages=messages(opening(_visible(run), mark, ordered=bool(agent.reuse)), steps),
         tools=tuple(tool.spec for tool in agent.tools),
@@ -63,6 +66,7 @@ def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: Mode
         continues=agent.finish is Finish.ANSWER,
         run_id=run.run_id,
     )
+    return request if stage is None else in_stage(request)
 
 
 def _as_forked(steps: Sequence[Step], agent: AgentSpec) -> AgentSpec:

@@ -14,7 +14,13 @@ from walagent.deciders.written_calls import written_call
 from walagent.domain.agent_spec import AgentSpec, Finish
 from walagent.domain.run import Step, StepKind
 from walagent.domain.tool_spec import Effect, Tool
-from walagent.domain.transcript import CUT_OFF, reply_from_json, result_to_json, transcript
+from walagent.domain.transcript import (
+    CUT_OFF,
+    reply_from_json,
+    result_to_json,
+    transcript,
+    without_unsure,
+)
 from walagent.message import Json, Reply, Stop, ToolCall
 from walagent.moves import Act, Ask, Call, Move, Note, Wait, fail, succeed
 
@@ -265,6 +271,15 @@ def _what_is_wrong(call: ToolCall, agent: AgentSpec, check: Check) -> str | None
     return check(tool, call.arguments)
 
 
+def called_wrongly(call: ToolCall, agent: AgentSpec, check: Check, must: str | None) -> str | None:
+    """Say what is wrong with a call, before it is carried out; None: nothing.
+
+    Args:
+        must: what `must_call` returned.
+    """
+    return _what_is_wrong(call, agent, _checked(check, must))
+
+
 def _judge_words(
     reply: Reply, steps: Sequence[Step], recent: Sequence[Step], agent: AgentSpec
 ) -> Move:
@@ -321,8 +336,9 @@ def _used_up(steps: Sequence[Step], agent: AgentSpec) -> str | None:
     if _has_ended(steps):
         return None
     limits = agent.limits
-    replies = [step for step in steps if step.kind == StepKind.REPLY]
-    open_calls = bool(replies) and not _is_settled(steps)
+    said = without_unsure(steps)
+    replies = [step for step in said if step.kind == StepKind.REPLY]
+    open_calls = bool(replies) and not _is_settled(said)
     if not open_calls and len(replies) >= limits.max_steps:
         return f"{limits.max_steps} replies of the model were not enough (max_steps)"
     if _goes_in_circles(steps):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
+from walagent.domain.cascade import Stage, stages_of
 from walagent.domain.change import Relation
 from walagent.domain.tool_spec import Tool
 from walagent.message import Example, Json
@@ -64,6 +65,8 @@ class AgentSpec:
     tier: str = ""  # of its calls: "flex"; "": the standard one
     fallback: str = ""  # the model to ask if the first is out; "": none
     fallback_parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    stages: tuple[Stage, ...] = ()  # models that are asked before `model`, in order
+    control: float = 0.0  # share of the runs decided by a stage of which `model` is asked, too
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -86,6 +89,8 @@ class AgentSpec:
             tier=raw["tier"] if raw.get("tier", "standard") != "standard" else "",
             fallback=raw.get("fallback") or "",
             fallback_parameters=raw.get("fallback_parameters") or {},
+            stages=stages_of(raw),
+            control=float(raw.get("control") or 0),
         )
 
     @property

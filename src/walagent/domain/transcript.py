@@ -26,6 +26,10 @@ from walagent.message import (
 # In a note: the model, or the tier, that is asked from then on.
 FALLBACK = "fallback"
 TIER = "tier"
+# In a note: the next model of a cascade, which is asked from then on.
+CASCADE = "cascade"
+# In a reply or a note: the last model of a cascade was asked, and what it says has no effect.
+CONTROL = "control"
 # In a note: the run and step that a fork goes on from.
 FORK = "fork"
 # In a reply: a person interrupted it, and this is what was said until then.
@@ -93,17 +97,47 @@ def request_to_json(request: Request) -> dict[str, Json]:
 def transcript(steps: Sequence[Step]) -> Sequence[Step]:
     """Return the steps that a model is shown: no fall-backs, nor the reply that one was made for.
 
-    The model that is asked instead gets the request that the first one got.  Nor that the run was
-    forked: a fork without changes goes on as the run that it is of.
+    The model that is asked instead gets the request that the first one got, and so does the next
+    one of a cascade.  Nor that the run was forked: a fork without changes goes on as the run that
+    it is of.
     """
     silent = {n for n, step in enumerate(steps) if _is_silent(step)}
     refused = {n - 1 for n in silent if "refused" in steps[n].content}
-    hidden = silent | refused
+    hidden = silent | refused | _unsure(steps)
     return [step for n, step in enumerate(steps) if n not in hidden] if hidden else steps
 
 
+def without_unsure(steps: Sequence[Step]) -> Sequence[Step]:
+    """Leave out the replies of models of a cascade that were not sure."""
+    hidden = _unsure(steps)
+    return [step for n, step in enumerate(steps) if n not in hidden] if hidden else steps
+
+
+def is_control(step: Step) -> bool:
+    """Return whether a step is of the control sample of a cascade."""
+    return step.kind in {StepKind.REPLY, StepKind.NOTE} and CONTROL in step.content
+
+
+def _unsure(steps: Sequence[Step]) -> set[int]:
+    """Return the places of the replies that the next model of a cascade does not see."""
+    found, last = set[int](), None
+    for n, step in enumerate(steps):
+        if step.kind == StepKind.REPLY:
+            last = n
+        elif last is not None and step.kind == StepKind.NOTE and _is_unsure(step):
+            found.add(last)
+    return found
+
+
+def _is_unsure(step: Step) -> bool:
+    return CASCADE in step.content and bool(step.content.get("unsure"))
+
+
 def _is_silent(step: Step) -> bool:
-    return step.kind == StepKind.NOTE and not {FALLBACK, TIER, FORK}.isdisjoint(step.content)
+    if is_control(step):
+        return True
+    silent = {FALLBACK, TIER, CASCADE, FORK}
+    return step.kind == StepKind.NOTE and not silent.isdisjoint(step.content)
 
 
 def _texts(message: Message) -> Iterator[str]:

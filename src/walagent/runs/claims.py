@@ -21,7 +21,8 @@ class Definitions:
         self._label = label
         self._is_out = is_out
         self._known: dict[tuple[int, int], Attachment] = {}
-        # The model of each queue and its fall-back, in the newest version that was seen.
+        # The model of each queue, and the one that can be asked while that is out: the first of its
+        # cascade, or its fall-back; in the newest version that was seen.
         self._models: dict[int, tuple[str, str]] = {}
         self._newest: dict[int, int] = {}
 
@@ -29,8 +30,8 @@ class Definitions:
     def models(self) -> Mapping[int, str]:
         """The label of the model that each queue asks now, if its definition was read."""
         return {
-            queue: fallback if fallback and self._is_out(model) else model
-            for queue, (model, fallback) in self._models.items()
+            queue: other if other and self._is_out(model) else model
+            for queue, (model, other) in self._models.items()
         }
 
     def is_uncapped(self, claim: Claim) -> bool:
@@ -55,10 +56,11 @@ class Definitions:
         found = self._known[_key(claim)]
         if found.version >= self._newest.get(claim.queue_id, 0):
             self._newest[claim.queue_id] = found.version
-            model, fallback = found.agent.model, found.agent.fallback
+            model, stages = found.agent.model, found.agent.stages
+            other = stages[0].model if stages else found.agent.fallback
             self._models[claim.queue_id] = (
                 self._label(model, claim.tenant),
-                self._label(fallback, claim.tenant) if fallback else "",
+                self._label(other, claim.tenant) if other else "",
             )
         return RunSpec(claim, found.agent, found.authority, found.target, found.name, _turns(found))
 

@@ -10,6 +10,7 @@ from walagent.errors import (
     BudgetExceededError,
     ConflictError,
     DatabaseLostError,
+    LimitReachedError,
     ModelLimitedError,
     ModelMissingError,
     ModelRejectedError,
@@ -128,6 +129,30 @@ def why_fall_back(error: WalagentError, claim: Claim, *, attended: bool) -> str 
             return "refused"
         case _:
             return None
+
+
+def why_pass_on(error: WalagentError, claim: Claim, *, attended: bool) -> str | None:
+    """Say why a run asks the next model of its cascade now; None: it does not.
+
+    A stage that takes no such request is passed: the next model might take it.
+    """
+    if isinstance(error, ModelRejectedError):
+        return "refused" if error.refused else f"rejected: {error}"[:300]
+    return why_fall_back(error, claim, attended=attended)
+
+
+def why_no_control(error: WalagentError) -> str | None:
+    """Say why a run ends without the control of its cascade; None: the error is not of the call."""
+    failed = (
+        BudgetExceededError,
+        LimitReachedError,
+        ModelLimitedError,
+        ModelMissingError,
+        ModelRejectedError,
+        ModelUnauthorizedError,
+        ModelUnavailableError,
+    )
+    return str(error)[:300] if isinstance(error, failed) else None
 
 
 def _outcome_of(error: Exception, claim: Claim) -> Outcome:

@@ -9,6 +9,7 @@ from itertools import count
 
 from walagent.base.retries import DATABASE, seconds
 from walagent.deciders.fall_back import fall_back, standard_tier
+from walagent.deciders.stages import CONTROL, no_control, pass_on
 from walagent.domain.run import RunSpec
 from walagent.errors import (
     ConfigError,
@@ -22,7 +23,7 @@ from walagent.message import Message, ModelSpec, Reply, Request, Text, Usage
 from walagent.models.cost import FLEX, cost_of
 from walagent.models.model import Model
 from walagent.moves import Note, Prompt, ToolReply, ToolRequest
-from walagent.runs.error_policy import why_fall_back, why_standard
+from walagent.runs.error_policy import why_fall_back, why_no_control, why_pass_on, why_standard
 from walagent.runs.live_replies import LiveReply
 from walagent.runs.metering import agent_of, count_usage, counting, usage_of
 from walagent.runs.reservation import Reservations
@@ -66,6 +67,11 @@ class ModelCalls:
         """Return the note that another tier or model is asked from now on; None: none is."""
         claim, attended = self.run.claim, self._attended
         model = prompt.model or self.run.agent.model
+        if prompt.by == CONTROL:
+            return no_control(why) if (why := why_no_control(error)) else None
+        if prompt.next_model and (why := why_pass_on(error, claim, attended=attended)):
+            log.warning("model.fell_back", model=model, to=prompt.next_model, reason=why)
+            return pass_on(model, prompt.next_model, why)
         if prompt.tier == FLEX and (why := why_standard(error, claim, attended=attended)):
             log.warning("model.fell_back", model=f"{model} ({prompt.tier})", to=model, reason=why)
             return standard_tier(prompt.tier, why)

@@ -309,9 +309,9 @@ class Worker:
     async def _specify(self, claim: Claim) -> RunSpec:
         specify = self._resources.kinds[claim.kind].specify or self._as_defined
         run = await specify(claim)
-        await self._resources.prepare(run.agent.model, claim.tenant)
-        if run.agent.fallback:
-            await self._resources.prepare(run.agent.fallback, claim.tenant)
+        others = (run.agent.fallback, *(stage.model for stage in run.agent.stages))
+        for model in (run.agent.model, *filter(None, others)):
+            await self._resources.prepare(model, claim.tenant)
         return run
 
     async def _as_defined(self, claim: Claim) -> RunSpec:

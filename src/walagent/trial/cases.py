@@ -8,9 +8,9 @@ from typing import Any, Final
 from psycopg import AsyncConnection, sql
 
 from walagent.domain.agent_spec import AgentSpec, Target
-from walagent.domain.run import RunState, StepKind
+from walagent.domain.run import RunState, Step, StepKind
 from walagent.domain.tool_spec import Effect, Tool
-from walagent.domain.transcript import reply_from_json
+from walagent.domain.transcript import reply_from_json, transcript
 from walagent.errors import ConfigError
 from walagent.message import Json
 from walagent.store import evaluations
@@ -245,15 +245,12 @@ def _outside_calls(
     steps: Sequence[Mapping[str, Any]], agent: AgentSpec, change: Mapping[str, Any]
 ) -> Iterator[tuple[str, Mapping[str, Json], Answer]]:
     """Yield the calls outside the database of a run, with what they returned."""
-    results = {
-        step["content"]["call_id"]: step["content"]
-        for step in steps
-        if step["kind"] == StepKind.RESULT
-    }
-    for step in steps:
-        if step["kind"] != StepKind.REPLY:
+    shown = transcript([Step(s["seq"], StepKind(s["kind"]), s["content"]) for s in steps])
+    results = {s.content["call_id"]: s.content for s in shown if s.kind is StepKind.RESULT}
+    for step in shown:
+        if step.kind is not StepKind.REPLY:
             continue
-        for call in reply_from_json(step["content"]).calls:
+        for call in reply_from_json(step.content).calls:
             tool, result = agent.tool(call.name), results.get(call.id)
             if tool is not None and result is not None and leaves(tool):
                 answer = Answer(result["content"], result["is_error"])

@@ -12,7 +12,7 @@ from typing import Any
 from walagent.deciders.loop import since_fresh
 from walagent.domain.run import Step, StepKind
 from walagent.domain.tool_spec import Effect
-from walagent.domain.transcript import reply_from_json
+from walagent.domain.transcript import reply_from_json, transcript
 from walagent.message import Json
 
 _SUCCEEDED = "succeeded"
@@ -82,7 +82,7 @@ def outcome_of(run: Mapping[str, Any], effects: Mapping[str, Effect]) -> Outcome
         run["state"],
         run["result"],
         run["error"],
-        tuple(_calls(since_fresh(steps), effects)),
+        tuple(_calls(transcript(since_fresh(steps)), effects)),
         run["tokens"] or 0,
         None if cost is None else float(cost),
         asked / 1000,

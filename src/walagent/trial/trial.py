@@ -202,7 +202,7 @@ class Trial:
 
     def _spec(self, claim: Claim) -> RunSpec:
         found = self.attachment
-        agent = found.agent
+        agent = replace(found.agent, control=0.0)  # a trial is compared as a whole
         if self.options.assume_approved:
             tools = tuple(replace(tool, approval=False) for tool in agent.tools)
             agent = replace(agent, tools=tools)

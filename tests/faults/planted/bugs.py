@@ -50,6 +50,7 @@ NO_KEY = (
 )
 
 CANARIES = "tests/integration/canary/"
+CASCADES = "tests/integration/runs/test_cascade.py::"
 
 BUGS = (
     Bug(
@@ -73,6 +74,30 @@ BUGS = (
                 CANARIES + "test_canary.py::test_a_canary_outlasts_its_reader",
                 r"== expected",
                 "runs of the canary have the other version",
+            ),
+        ),
+    ),
+    Bug(
+        "half-a-reply",
+        "calls of a model of a cascade are carried out although a later one of the reply is wrong",
+        (Rewrite("half-a-reply", r"\[1:\]", "[1:0]"),),
+        (
+            Catch(
+                CASCADES + "test_unsure_models_are_passed_and_the_last_one_answers",
+                r"assert|DEADLINE|Timeout",
+                "an unsure model acts",
+            ),
+        ),
+    ),
+    Bug(
+        "margin-not-kept",
+        "what the embedded model of a cascade decides by follows its row, not the version",
+        (Delete("margin-not-kept"),),
+        (
+            Catch(
+                CASCADES + "test_the_embedded_model_keeps_its_margin_whatever_its_row_says_later",
+                r"margin",
+                "a change of the model lowers the margin of runs",
             ),
         ),
     ),

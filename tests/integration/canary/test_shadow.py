@@ -228,3 +228,34 @@ async def test_a_shadow_that_lasts_forgets_with_its_runs(
     later = "update agent.evaluation set ended_at = now() - interval '1 year'"
     await run_all(conn, f"{later}; select agent_internal.prune_evaluations('1 day')")
     assert await value(conn, "select count(*) from agent.evaluation") == 0
+
+
+async def test_a_shadow_can_have_a_cascade(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
+    """Unsure models are passed as in a run, between the transactions of the trial; no control."""
+    third = tmp_path / "third.json"
+    unsure = [{"call": "unsure", "arguments": {"reason": "two meanings"}}]
+    rule = {"match": "money", "replies": unsure}
+    third.write_text(json.dumps({"rules": [rule], "replies": sets("bug")}))
+    await run_all(conn, DESK + SECOND.format(says(tmp_path, *sets("billing"))))
+    await run_all(
+        conn,
+        "insert into agent.model (name, provider, model_id, base_url)"
+        f" values ('third', 'scripted', 'third', '{third}')",
+    )
+    await attach(conn, "name=desk, writes=[category]")
+    spec = "model=second, cascade=[third], cascade_control=1"
+    await value(conn, "select agent.shadow('desk', %s)", spec)
+    async with daemon(conn, dsn, REAL) as d:
+        await tickets(d, "broken", "money")
+        await d.caught_up()
+        before = await rows(conn, KEPT)
+        assert await shadow(dsn) == 2
+        assert await rows(conn, KEPT) == before
+    assert await rows(conn, OUTCOMES) == [("1", "same"), ("2", "other")]
+    candidates = await rows(
+        conn, "select candidate -> 'calls' from agent.shadow_run order by run_id"
+    )
+    assert [[call["arguments"] for call in calls] for (calls,) in candidates] == [
+        [{"category": "bug"}],
+        [{"category": "billing"}],
+    ]

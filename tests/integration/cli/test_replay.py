@@ -87,6 +87,19 @@ def test_what_differs_is_shown_side_by_side(user: User) -> None:
     user.types("replay", "desk", "--model", "other", "--fail-under", "0.66").worked()
 
 
+def test_a_cascade_is_replayed_without_a_control(user: User) -> None:
+    """Its first model decides what it is sure of; what nothing came of is in no outcome."""
+    for issue, category in (("refund", "billing"), ("broken", "bug"), ("refund 2", "billing")):
+        sorted_as(user, issue, category)
+    cascade = "update agent.agent set cascade = '{other}', cascade_control = 1"
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(cascade)
+    done = replayed(user)
+    assert (done["agreeing"], done["differing"]) == (2, 1)
+    for case in done["cases"]:
+        assert [call["tool"] for call in case["candidate"]["calls"]] == ["update_row"]
+
+
 def test_rows_that_changed_since_are_written_in_a_replay(user: User) -> None:
     """An agent with `only_unchanged` would leave them: but the change is of then."""
     sorted_as(user, "refund", "billing")

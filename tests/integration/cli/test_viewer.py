@@ -53,6 +53,7 @@ def test_who_may_look_can_use_every_command_that_looks(
                 "check",
                 "check --all",
                 "agents",
+                "agents cascade",
                 "approvals",
                 "backfills",
                 "budgets",

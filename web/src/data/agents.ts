@@ -126,6 +126,8 @@ export interface AttachmentRow {
   id: string;
   agent: string;
   model: string;
+  /** Models that are asked before it, in order. */
+  cascade: string[];
   attachment: string | null;
   relation: string | null;
   ops: string[] | null;

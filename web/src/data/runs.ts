@@ -151,6 +151,10 @@ export interface StepContent {
   changes?: RowChange[];
   fallback?: string;
   tier?: string;
+  /** In a note: the model of a cascade that is asked from then on. */
+  cascade?: string;
+  /** Of the control sample of a cascade: the stage, or that there is no reply. */
+  control?: number | string;
   for?: string;
   why?: string;
   reused?: { run: number };

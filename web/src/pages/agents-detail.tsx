@@ -106,7 +106,7 @@ export function Detail({ row, again }: { row: AttachmentRow; again: () => void }
       <div className="grid-3">
         <dl className="kv">
           <dt>Model</dt>
-          <dd>{row.model}</dd>
+          <dd>{[...row.cascade, row.model].join(", else ")}</dd>
           {row.columns && (
             <>
               <dt>Reads columns</dt>

@@ -122,6 +122,7 @@ const CALL_STATES: Record<Call["state"], [string, string]> = {
   review: ["review", "outcome unknown"],
   running: ["running", "running"],
   planned: ["pending", "not executed yet"],
+  unused: ["cancelled", "not carried out"],
 };
 
 function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: boolean }) {

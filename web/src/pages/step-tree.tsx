@@ -35,6 +35,7 @@ const INKS: Record<string, Ink> = {
   review: "person",
   running: "running",
   planned: "idle",
+  unused: "idle",
 };
 
 export function StepTree({
@@ -150,7 +151,7 @@ function treeLines(run: RunDetail, items: readonly Item[], zone: string, full: b
           : item.result
             ? duration(item.result.duration_ms ?? 0)
             : item.state,
-        muted: item.state === "planned",
+        muted: item.state === "planned" || item.state === "unused",
         bar: ended
           ? {
               ink: INKS[item.state] ?? "idle",

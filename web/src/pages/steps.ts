@@ -11,7 +11,7 @@ export interface Call {
   tool: string;
   arguments: Record<string, unknown> | null;
   raw: string | undefined;
-  state: "running" | "approval" | "rejected" | "committed" | "failed" | "review" | "planned";
+  state: "running" | "approval" | "rejected" | "committed" | "failed" | "review" | "planned" | "unused";
   result: Step | undefined;
   approval: Step | undefined;
   decision: Step | undefined;
@@ -44,6 +44,12 @@ function isCall(part: Part): part is CallPart {
   return "call" in part;
 }
 
+/** Whether the calls of a reply are carried out: not those of a control, or of an unsure model of a cascade. */
+function hasEffect(reply: Step, steps: readonly Step[]): boolean {
+  if ("control" in reply.content) return false;
+  return !steps.some((step) => step.seq === reply.seq + 1 && "cascade" in step.content);
+}
+
 /** Order the steps as a tree: each reply, and below it its calls. */
 export function items(steps: readonly Step[], run: RunDetail | undefined): Item[] {
   const found: Item[] = [];
@@ -68,10 +74,11 @@ export function items(steps: readonly Step[], run: RunDetail | undefined): Item[
         calls: calls.length,
         model: step.content.model ?? run?.model ?? "model",
       });
+      const acts = hasEffect(step, steps);
       for (const part of calls) {
         const later = (kind: Step["kind"]) => {
           const each = of(kind, part.call, part.name);
-          return each && each.seq > step.seq ? each : undefined;
+          return acts && each && each.seq > step.seq ? each : undefined;
         };
         const [result, approval, decision, intent] = [
           later("result"),
@@ -87,7 +94,7 @@ export function items(steps: readonly Step[], run: RunDetail | undefined): Item[
           tool: part.name,
           arguments: decision?.content.edited ?? part.arguments,
           raw: part.raw,
-          state: callState(result, approval, decision, intent, run),
+          state: acts ? callState(result, approval, decision, intent, run) : "unused",
           result,
           approval,
           decision,
@@ -111,6 +118,8 @@ export function noteText(content: StepContent): string {
   if (content.text ?? content.reason) return content.text ?? content.reason ?? "";
   if (content.fallback)
     return `Asks ${content.fallback} instead of ${content.for ?? "the model"}: ${content.why ?? ""}.`;
+  if (content.cascade) return `Asks ${content.cascade} after ${content.for ?? "another model"}: ${content.why ?? ""}.`;
+  if (content.control) return `No control of the cascade: ${content.why ?? ""}.`;
   if (content.tier) return `Asks in tier ${content.tier} instead of ${content.for ?? "another"}: ${content.why ?? ""}.`;
   if (content.fork) return forkText(content);
   if (!content.retry) return "";

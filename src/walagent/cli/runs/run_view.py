@@ -114,20 +114,30 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
             yield orjson.dumps(content["edited"]).decode()
         case "decision" | "error":
             yield str(content.get("reason") or "")
-        case "note" if "turn" in content:
-            yield _shortened(str(content["turn"]["context"]))
-        case "note" if "fallback" in content:
-            yield f"asks {content['fallback']} instead of {content['for']}: {content['why']}"
-        case "note" if "tier" in content:
-            yield f"asks in tier {content['tier']} instead of {content['for']}: {content['why']}"
-        case "note" if "fork" in content:
-            yield from _forked(content)
         case "note":
+            yield from _note(content)
+        case _:
+            pass
+
+
+def _note(content: Mapping[str, Any]) -> Iterator[str]:
+    match content:
+        case {"turn": turn}:
+            yield _shortened(str(turn["context"]))
+        case {"fallback": model}:
+            yield f"asks {model} instead of {content['for']}: {content['why']}"
+        case {"cascade": model}:
+            yield f"asks {model} after {content['for']}: {content['why']}"
+        case {"control": _}:
+            yield f"no control of the cascade: {content['why']}"
+        case {"tier": tier}:
+            yield f"asks in tier {tier} instead of {content['for']}: {content['why']}"
+        case {"fork": _}:
+            yield from _forked(content)
+        case _:
             fresh = ", with an empty transcript" if content.get("fresh") else ""
             by = f" (retried by {content.get('by')}{fresh})" if content.get("retry") else ""
             yield f"{content.get('text', '')}{by}".strip()
-        case _:
-            pass
 
 
 def _forked(content: Mapping[str, Any]) -> Iterator[str]:

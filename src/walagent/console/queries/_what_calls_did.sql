@@ -10,6 +10,8 @@
                                  where d.run_id = r.id and d.kind = 'decision' and d.content ->> 'call_id' = c ->> 'call'
                                    and jsonb_typeof(d.content -> 'edited') = 'object'), c -> 'arguments') else '{}' end) j
                      order by length(j.value::text) > 60, j.key) e) a
-  where s.run_id = r.id and s.kind = 'reply' and c ? 'call'
+  where s.run_id = r.id and s.kind = 'reply' and c ? 'call' and not s.content ? 'control'
+    -- Nothing of an unsure reply is carried out, and some providers start the numbers of calls again.
+    and not exists (select from agent.step n where n.run_id = r.id and n.seq = s.seq + 1 and n.content ? 'cascade')
     and exists (select from agent.step d where d.run_id = r.id and d.kind = 'result' and d.content ->> 'call_id' = c ->> 'call' and not d.content ? 'kept'
                                           and d.content ->> 'is_error' is distinct from 'true'))

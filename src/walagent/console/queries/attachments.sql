@@ -1,6 +1,6 @@
 -- key: id
 -- Agents with their attachments, and what their runs did today.
-select coalesce(a.id::text, 'agent/' || g.name) as id, g.name as agent, g.model, g.version as agent_version, a.name as attachment,
+select coalesce(a.id::text, 'agent/' || g.name) as id, g.name as agent, g.model, g.cascade, g.version as agent_version, a.name as attachment,
        case when a.id is not null and exists (select from pg_catalog.pg_class c where c.oid = a.relation) then a.relation::text
             else a.definition ->> 'table' end as relation,
        a.ops, a.condition, a.run_as::text as run_as, a.version,

@@ -5,7 +5,7 @@ by quoting the row.  Numbers and ids are never made up.  What is not called goes
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from walagent.message import Json, Request, ToolSpec
 from walagent.models.embedded.choices import (
@@ -21,6 +21,7 @@ from walagent.models.embedded.subject import Subject
 Choices = Mapping[tuple[str, str], LabelChoice]  # by tool and argument; ("", "") chose the tool
 
 _FALLBACKS = ("escalate_to_human", "ask_human", "do_nothing")  # when none is named: the first there
+_LEAST_MARGIN = 0.8  # in a cascade
 _QUOTE = 300  # characters of the row in an argument
 
 # A string that must look like something cannot be a quotation.
@@ -71,6 +72,53 @@ def plan(request: Request, subject: Subject, choices: Choices, settings: PlanSet
     set_columns = _set_columns(request, subject, choices, settings)
     act = _act(request, subject, choices, settings)
     return ToolPlan(set_columns.calls + act.calls, set_columns.why + act.why)
+
+
+def why_unsure(
+    request: Request, subject: Subject, choices: Choices, settings: PlanSettings
+) -> str | None:
+    """Say why *subject* is left to the next model of a cascade; None: all of it is sure.
+
+    As a stage, the model chooses from lists alone: it leaves no column out, quotes nothing, and
+    holds nothing back.  No parameter lowers the margin of a tool that writes more than its row.
+    """
+    settings = replace(settings, margin=max(settings.margin, _LEAST_MARGIN))
+    if subject.failed:
+        return "; ".join(f"{name} failed: {why}" for name, why in subject.failed.items())
+    setter = next((tool for tool in request.tools if tool.name == SETTER), None)
+    acting = choices.get(("", ""))
+    if setter is None and acting is None:
+        return "no tool to choose"
+    if setter is not None and (why := _why_not_sure(setter, choices, settings, whole=True)):
+        return why
+    if acting is None:
+        return None
+    tool = next(tool for tool in actions(request.tools) if tool.name == acting.name)
+    if len(acting.odds) == 1 and not tool.reads:  # it would be called for each row
+        return f"{tool.name} has no second tool beside it"
+    if acting.confidence < settings.threshold or _is_close(acting, tool, settings):
+        return f"not sure enough: {_ranking(choices)}"
+    return _why_not_sure(tool, choices, settings, whole=False)
+
+
+def _why_not_sure(
+    tool: ToolSpec, choices: Choices, settings: PlanSettings, *, whole: bool
+) -> str | None:
+    """Say which argument of a tool is not sure; None: each is.
+
+    Args:
+        whole: optional arguments, too.
+    """
+    required: Json = tool.input_schema.get("required") or ()
+    for name, schema in properties(tool).items():
+        if "const" in schema or not (whole or name in required):
+            continue
+        choice = choices.get((tool.name, name))
+        if choice is None:
+            return f"{name} of {tool.name} has no list of values"
+        if choice.confidence < settings.threshold:
+            return f"not sure enough: {name} {choice.name} {choice.confidence:.0%}"
+    return None
 
 
 def _set_columns(

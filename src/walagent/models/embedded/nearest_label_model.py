@@ -6,13 +6,21 @@ comments, and a dozen worked examples in the agent's definition make it much bet
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from walagent.domain.cascade import UNSURE
 from walagent.errors import ConfigError, ModelRejectedError, PreconditionError
 from walagent.message import Json, ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
 from walagent.models.embedded import PROVIDER
 from walagent.models.embedded.choices import LabelQuestion, questions
-from walagent.models.embedded.chosen_calls import Choices, PlannedCall, PlanSettings, ToolPlan, plan
+from walagent.models.embedded.chosen_calls import (
+    Choices,
+    PlannedCall,
+    PlanSettings,
+    ToolPlan,
+    plan,
+    why_unsure,
+)
 from walagent.models.embedded.encoder import check_machine, shared_e5
 from walagent.models.embedded.labels import Label, nearest
 from walagent.models.embedded.subject import Subject, subject_of
@@ -36,7 +44,8 @@ class EmbeddedModel:
 
     Parameters of the model or the agent: `threshold` (0 to 1, default 0.5), `margin` (0.5 to 1,
     default 0.8) and `fallback` (the tool to call when it is not sure; default `escalate_to_human`,
-    `ask_human` or `do_nothing`, whichever there is).
+    `ask_human` or `do_nothing`, whichever there is).  In a cascade, whose requests have the tool
+    `unsure`, it calls that one, unless all that it would call is sure and chosen from lists.
     """
 
     def __init__(self, spec: ModelSpec = SPEC, embedder: Embedder | None = None) -> None:
@@ -61,14 +70,20 @@ class EmbeddedModel:
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; see `Model`."""
         settings = _settings({**self._spec.parameters, **request.parameters}, request)
+        tools = tuple(tool for tool in request.tools if tool.name != UNSURE)
+        in_stage, request = len(tools) < len(request.tools), replace(request, tools=tools)
         subject = subject_of(request.messages)
         if not subject.text:
-            return _reply(
-                request, subject, ToolPlan((), ("there are no words to decide on",)), Usage()
-            )
+            why = "there are no words to decide on"
+            if in_stage:
+                return _unsure(request, why, Usage())
+            return _reply(request, subject, ToolPlan((), (why,)), Usage())
         asked = questions(request)
         known = await self._embed([subject.text, *_texts(asked)])
-        decided = plan(request, subject, _choose(subject.text, asked, known.vectors), settings)
+        choices = _choose(subject.text, asked, known.vectors)
+        if in_stage and (why := why_unsure(request, subject, choices, settings)):
+            return _unsure(request, why, known.usage)
+        decided = plan(request, subject, choices, settings)
         return _reply(request, subject, decided, known.usage)
 
     async def aclose(self) -> None:
@@ -143,6 +158,12 @@ def _reply(request: Request, subject: Subject, decided: ToolPlan, usage: Usage) 
     now = left if request.parallel_calls else left[:1]
     parts = tuple(_part(call, at, request) for at, call in enumerate(now))
     return Reply((Text(why), *parts), Stop.TOOL, usage, _MODEL, NOTE)
+
+
+def _unsure(request: Request, why: str, usage: Usage) -> Reply:
+    """Leave the decision to the next model of a cascade."""
+    call = _part(PlannedCall(UNSURE, {"reason": why}), 0, request)
+    return Reply((call,), Stop.TOOL, usage, _MODEL, NOTE)
 
 
 def _summary(subject: Subject, why: str) -> str:

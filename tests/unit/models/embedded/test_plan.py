@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from walagent.domain.cascade import UNSURE, UNSURE_TOOL
 from walagent.errors import ModelRejectedError, PreconditionError
 from walagent.message import (
     Example,
@@ -18,7 +19,7 @@ from walagent.message import (
     ToolSpec,
 )
 from walagent.models.embedded.choices import questions, value_descriptions
-from walagent.models.embedded.chosen_calls import PlanSettings, plan
+from walagent.models.embedded.chosen_calls import PlanSettings, plan, why_unsure
 from walagent.models.embedded.labels import LabelChoice
 from walagent.models.embedded.nearest_label_model import NOTE, EmbeddedModel
 from walagent.models.embedded.subject import Subject
@@ -58,6 +59,15 @@ def chose(
     chosen = {("", ""): LabelChoice(tool, confidence, odds)}
     values = {("update_row", n): LabelChoice(v, c, {v: c}) for n, (v, c) in arguments.items()}
     return chosen | values
+
+
+def sure(name: str, confidence: float) -> LabelChoice:
+    """A value that was chosen from a list."""
+    return LabelChoice(name, confidence, {name: confidence})
+
+
+SMALL_SET = tool("update_row", category={"enum": ["billing", "bug"]}, priority={"enum": [1, 2]})
+VALUE = {("update_row", "category"): sure("billing", 0.9)}
 
 
 def calls(
@@ -105,6 +115,43 @@ def test_of_two_tools_one_that_writes_needs_a_margin(
     assert calls(asking(REFUND, ESCALATE), chose("refund", 0.55), settings=lower) == [
         ("refund", {})
     ]
+
+
+@pytest.mark.parametrize(
+    ("tools", "choices", "why"),
+    [
+        ((REFUND, CLOSE), chose("refund", 0.81), None),
+        ((REFUND, CLOSE), chose("refund", 0.79), "not sure enough: refund 79%"),
+        ((REFUND, CLOSE), chose("refund", 0.4), "not sure enough: other 60%"),
+        ((SMALL_SET,), {**VALUE, ("update_row", "priority"): sure("1", 0.7)}, None),
+        ((SMALL_SET,), {**VALUE, ("update_row", "priority"): sure("1", 0.4)}, "priority 1 40%"),
+        ((SET,), {**VALUE, ("update_row", "priority"): sure("1", 0.7)}, "n of update_row"),
+        ((REFUND, ESCALATE), chose("escalate_to_human", 0.9), "reason of escalate_to_human"),
+        ((), {}, "no tool to choose"),
+        ((REFUND,), {("", ""): sure("refund", 1.0)}, "no second tool"),
+    ],
+)
+def test_in_a_cascade_all_must_be_sure_and_chosen_from_lists(
+    tools: Sequence[ToolSpec], choices: Chosen, why: str | None
+) -> None:
+    """Else nothing is called, not even what is sure: the next model decides all of it."""
+    found = why_unsure(asking(*tools), TEXT, choices, USUAL)
+    assert found is None if why is None else found is not None and why in found
+
+
+def test_in_a_cascade_no_parameter_lowers_the_margin() -> None:
+    """Also where the row of the model, or that of a tenant's own one, says otherwise."""
+    lower = PlanSettings(margin=0.5)
+    found = why_unsure(asking(REFUND, CLOSE), TEXT, chose("refund", 0.79), lower)
+    assert found is not None
+    assert "not sure enough" in found
+
+
+def test_in_a_cascade_a_call_that_failed_is_left_to_the_next_model() -> None:
+    """It would be made again as it was."""
+    failed = Subject(TEXT.text, frozenset({"refund"}), {"refund": "no money"})
+    found = why_unsure(asking(REFUND, CLOSE), failed, chose("refund", 0.9), USUAL)
+    assert found == "refund failed: no money"
 
 
 def test_the_threshold_and_the_fallback_are_settings() -> None:
@@ -282,3 +329,16 @@ async def test_a_library_that_does_not_load_fails_the_run_and_not_the_daemon() -
     with pytest.raises(ModelRejectedError) as caught:
         await EmbeddedModel(embedder=Absent()).complete(asking(REFUND))
     assert caught.value.hint == "get another"
+
+
+async def test_in_a_cascade_it_says_that_it_is_not_sure_by_the_tool_for_it() -> None:
+    """That tool is none that it chooses among; what is sure is called as ever."""
+    model = EmbeddedModel(embedder=Letters())
+    of = replace(asking(SMALL_SET, UNSURE_TOOL, mode="required"), parameters={"threshold": 0.99})
+    (call,) = (await model.complete(of)).calls
+    assert call.name == UNSURE
+    assert "not sure enough" in (call.arguments or {})["reason"]
+    sure_of = await model.complete(replace(of, parameters={"threshold": 0}))
+    assert [call.name for call in sure_of.calls] == ["update_row"]
+    silent = await model.complete(replace(of, messages=()))
+    assert [call.name for call in silent.calls] == [UNSURE]
