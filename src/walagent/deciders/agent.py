@@ -34,5 +34,6 @@ class AgentDecider:
         if prompt.by == CONTROL:
             run = replace(run, agent=replace(run.agent, stages=()))
             steps = steps_before(since_fresh(steps))
-            model = replace(model, timeout=min(model.timeout, _CONTROL_TIMEOUT))
+            most = min(_CONTROL_TIMEOUT, run.agent.limits.max_seconds / 4)
+            model = replace(model, timeout=min(model.timeout, most))
         return build_request(run, steps, mark=marker(self._secret, run.run_id), model=model)

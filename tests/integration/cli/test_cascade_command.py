@@ -6,7 +6,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
-from tests.helpers.database import DESK, attach, run_all
+from tests.helpers.database import DESK, attach, rows, run_all
 from tests.integration.cli.terminal import at_terminal
 from tests.integration.cli.user import User
 from walagent.message import ModelSpec, Request
@@ -77,3 +77,53 @@ async def test_what_each_model_decided_is_counted_and_compared(
         assert "2 of 3 agree with the last model" in terminal.shown
     (run, *_) = [r["id"] for r in user.types("runs", "--json").worked().json if r["key"] == "4"]
     assert "asks fake after tiny: unsure: hard" in user.types("show", str(run)).worked().out
+
+
+FILE = """
+models:
+  tiny: {provider: scripted}
+  last: {provider: scripted}
+agents:
+  desk:
+    model: last
+    cascade: CASCADE
+    attach: [{table: support_tickets, writes: [category], run_as: postgres}]
+"""
+
+
+async def test_a_cascade_is_the_same_in_sql_in_a_file_and_in_a_command(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """One definition; applying the file again changes nothing; a wrong one is refused whole."""
+    await run_all(conn, DESK)
+    user = User(tmp_path, dsn)
+    user.writes(FILE.replace("CASCADE", "[embedded/e5>0.6, tiny]"))
+    user.types("apply").worked()
+    assert "no changes" in user.types("apply").worked().err
+    spec = "model=last, name=two, writes=[category], cascade=[embedded/e5>0.6, tiny]"
+    user.types("agents", "attach", "support_tickets", spec).worked()
+    await run_all(
+        conn,
+        "select agent.attach('support_tickets', 'last', name => 'three', writes => '{category}',"
+        " cascade => '{embedded/e5>0.6,tiny}')",
+    )
+    frozen = "select distinct definition -> 'stages', definition -> 'control' from agent.attachment"
+    ((stages, control),) = await rows(conn, frozen)
+    assert (stages[0]["parameters"]["threshold"], stages[1]["model"], control) == (
+        0.6,
+        "tiny",
+        0.02,
+    )
+
+    user.writes(FILE.replace("CASCADE", "[tiny]\n    cascade_control: 2"))
+    wrong = user.types("apply")
+    assert wrong.code == 2
+    assert "cascade_control" in wrong.err
+    assert "from 0 to 1" in wrong.err
+    user.writes(FILE.replace("CASCADE", "tinny"))
+    wrong = user.types("apply")
+    assert wrong.code != 0
+    assert 'cascade: model "tinny" does not exist' in wrong.err
+    assert await rows(conn, frozen) == [(stages, control)]
+    user.writes(FILE.replace("CASCADE", "[tiny, tiny]"))
+    assert 'cascade: model "tiny" is named twice' in user.types("apply").err

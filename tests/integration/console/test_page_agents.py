@@ -148,6 +148,22 @@ async def test_a_version_is_published_once_and_rolled_back(conn: AsyncConnection
         assert (none.status_code, none.json()["code"]) == (400, "WA021")
 
 
+async def test_an_agent_has_the_models_that_are_asked_before_its_own(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """In their order, as they are written; a draft of a page leaves them as they are."""
+    async with people(conn, dsn) as found:
+        served, ann = found.served, found.tokens["ann"]
+        await conn.execute("update agent.agent set cascade = '{embedded/e5>0.6,two}'")
+        (row,) = (await served.query(ann, "console.attachments")).json()["rows"]
+        assert (row["cascade"], row["model"]) == (["embedded/e5>0.6", "two"], "one")
+        draft = {**PUBLISH, "model": "one", "base": row["agent_version"]}
+        answer = await served.mutate(ann, "console.publish_agent", **draft)
+        assert answer.status_code == 200, answer.text
+        cursor = await conn.execute("select cascade from agent.agent")
+        assert await cursor.fetchone() == (["embedded/e5>0.6", "two"],)
+
+
 @pytest.mark.slow
 async def test_prompts_are_read_by_those_who_see_runs(conn: AsyncConnection, dsn: str) -> None:
     """And by developers; not by members without a role, nor by another tenant."""

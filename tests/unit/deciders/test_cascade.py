@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.build import Steps, attachment, claim, run_of, tool
+from walagent.deciders.agent import AgentDecider
 from walagent.deciders.agent_prompt import build_request
 from walagent.deciders.arguments import what_is_wrong
 from walagent.deciders.cascade import cascade_move, steps_before
@@ -182,6 +183,17 @@ def test_a_run_of_the_control_sample_asks_the_last_model_before_it_ends() -> Non
     steps.reply(ToolCall("c9", "refund", {"amount": 9}))
     steps[-1] = replace(steps[-1], content={**steps[-1].content, "control": 1})
     assert isinstance(move(of, steps), End)
+
+
+async def test_a_control_is_rendered_for_the_last_model_and_may_not_take_long() -> None:
+    """The run has done its work, holds its ordering key, and must end within its limit."""
+    of, steps = run(control=1.0), done(Steps())
+    asked = Prompt(by=CONTROL, about={"control": 1}, model="fake")
+    made = await AgentDecider(b"secret").render(of, steps, asked, MODEL)
+    assert (made.timeout, [each.name for each in made.tools]) == (60.0, ["refund"])
+    short = run(control=1.0, limits=replace(of.agent.limits, max_seconds=40))
+    made = await AgentDecider(b"secret").render(short, steps, asked, MODEL)
+    assert made.timeout == 10.0
 
 
 def test_a_control_without_a_reply_is_not_asked_again() -> None:
