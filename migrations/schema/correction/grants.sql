@@ -3,6 +3,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('table', 'agent.correction', 'select, insert', '{runner}'),
     ('table', 'agent.correction_overview', 'select', '{runner,viewer}'),
     ('table', 'agent.accuracy', 'select', '{runner,viewer}'),
+    ('table', 'agent.unscored_run', 'select', '{runner,viewer}'),
     ('table', 'agent.score', 'select', '{runner,viewer}'),
     ('function', 'agent.score(bigint, numeric, text)', 'execute', '{runner,approver}'),
     ('table', 'agent_internal.last_write', 'select, insert, update, delete', '{runner}'),

@@ -105,7 +105,7 @@ def corrections_(  # noqa: PLR0913 - as many as the command has options
 
 _OF_AGENTS: Final = (
     "agent", "attachment", "version", "column", "written", "corrected", "changed_in_bulk",
-    "confirmed", "accuracy",
+    "confirmed", "scored", "wrong", "accuracy",
 )  # fmt: skip
 _ACCURACY: Final = Screen(
     [
@@ -116,6 +116,8 @@ _ACCURACY: Final = Screen(
         column("corrected"),
         Column("in bulk", lambda row: row["changed_in_bulk"]),
         column("confirmed"),
+        column("scored"),
+        column("wrong"),
         Column("accuracy", lambda row: f"{100 * row['accuracy']:.1f} %", WHOLE),
     ]
 )
