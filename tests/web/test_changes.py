@@ -89,7 +89,7 @@ async def test_rows_that_runs_changed_are_listed_and_taken_back(
     assert seen["filtered"][3:5] == [["?key=5", 1], ["?column=category&key=5,6", 2]]
     assert seen["tabs"] == ["Corrections"]
     assert seen["corrected"] == ["changed later ticket 2 category \u2212 how_to + bug"]
-    assert seen["accuracy"] == ["category v1 85.7 % 7 1 0 0"]
+    assert seen["accuracy"] == ["category v1 85.7 % 7 1 1 0 0"]
     assert seen["wrong"] == "?tab=corrections&agent=triage&column=category"
     assert seen["hidden"] == ["UPDATE ticket 5 by update_row category \u2212 hidden + hidden"]
     assert (seen["offered"], seen["again"], seen["reverts"]) == (0, 0, 2)

@@ -89,7 +89,11 @@ export function RowLink({ row }: { row: Pick<RowChanged, "relation" | "key"> }) 
 }
 
 /** Whose run it was; nothing on the page of the run. */
-function OfRun({ row }: { row: { run_id: string; agent: string | null; version: number | null; kind?: string } }) {
+export function OfRun({
+  row,
+}: {
+  row: { run_id: string; agent: string | null; version: number | null; kind?: string };
+}) {
   return (
     <>
       {row.agent ? (
