@@ -16,6 +16,7 @@ select c.run_id,
        c.omitted,
        c.rows,
        c.by_run,
+       c.corrected_by,
        c.committed_at,
        c.commit_lsn,
        c.ordinal,
@@ -38,6 +39,7 @@ comment on column agent.correction_overview.value is 'Value that is there since'
 comment on column agent.correction_overview.omitted is 'Whether the values are not recorded';
 comment on column agent.correction_overview.rows is 'Number of rows that it stands for';
 comment on column agent.correction_overview.by_run is 'Run that took the value back';
+comment on column agent.correction_overview.corrected_by is 'Principal or login that signed the transaction, or that asked for the revert; NULL: not known';
 comment on column agent.correction_overview.committed_at is 'Time of the commit';
 comment on column agent.correction_overview.commit_lsn is 'Commit of the transaction';
 comment on column agent.correction_overview.ordinal is 'Number of the change in its transaction';

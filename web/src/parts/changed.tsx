@@ -177,6 +177,11 @@ export function CorrectedValue({ row, isOfPage = false }: { row: Correction; isO
             {visible(row.column_name)} of {number(count)} {count === 1 ? "row" : "rows"}
           </span>
         )}
+        {row.corrected_by && (
+          <span className="muted">
+            by <Name text={visible(row.corrected_by)} />
+          </span>
+        )}
         {row.by_run && (
           <span className="muted">
             by{" "}
