@@ -6,7 +6,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.browser import CHROMIUM, MARKS, use
-from tests.helpers.database import rows, until, value
+from tests.helpers.database import rows, run_all, until, value
 from tests.helpers.desk import SUBJECTS, desk
 from tests.helpers.people import person
 
@@ -21,6 +21,22 @@ MISTAKEN = """
 insert into agent.step (run_id, seq, kind, content)
 select run_id, max(seq) + 1, 'note', '{"text": "A call is required here.", "correction": true}'
   from agent.step where run_id = %s group by run_id
+"""
+FALLEN = """
+set session_replication_role = replica;
+insert into agent.run (id, reason, queue_id, attachment_id, attachment_version, change, key, state,
+                       finished_at)
+overriding system value
+select 1000 + n, 'manual', id, id, version, '{}', n::text, 'succeeded', now()
+  from agent.attachment, generate_series(1, 140) n;
+reset session_replication_role;
+insert into agent.row_change (run_id, commit_lsn, ordinal, xid, committed_at, relation, schema_name,
+                              table_name, op, source, key, columns, after)
+select 1000 + n, '0/1', 0, 1, now() - case when n <= 40 then '1 day' else '20 days' end::interval,
+       'ticket'::regclass, 'public', 'ticket', 'update', 'statement', '{}', '{category}', '{}'
+  from generate_series(1, 140) n;
+insert into agent.score (run_id, principal, value)
+select 1000 + n, 'postgres', -1 from generate_series(1, 5) n
 """
 
 
@@ -38,8 +54,16 @@ async def test_a_person_says_whether_runs_were_right(
         seen = await use("scores.mjs", link=started.link, viewer=viewer, run=run)
         said = "select run_id, value, comment from agent.score order by 1"
         assert await rows(conn, said) == sorted([(run, 0, None), (other, 1, None)])
+        await run_all(conn, FALLEN)
+        fell = await use("fell.mjs", link=started.link, viewer=viewer)
         audited = "select count(*) from agent.audit where action = 'run.scored'"
         assert await value(conn, audited) == 3
+    (said,) = fell["said"]
+    assert said == (
+        "triage: of 46 values that it wrote in 7 days, 86.9 % were not wrong;"
+        " in the 28 days before, 100 % of 100. What was corrected"
+    )
+    assert (fell["axe"], fell["wide"]) == ([], [])
     assert sorted(seen["listed"]) == [
         f"triage v1 run {run} ticket 2 forgot my password category = how_to {LATER} {BUTTONS}",
         f"triage v1 run {other} ticket 5 archive vs delete category = how_to {MISTAKES} {BUTTONS}",

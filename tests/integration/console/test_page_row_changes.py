@@ -132,6 +132,51 @@ async def test_corrections_are_read_in_pages(conn: AsyncConnection, dsn: str) ->
         assert await asked(served, vic, "corrections", **{**page, "column": "amount"}) == []
 
 
+FALLEN = """
+set session_replication_role = replica;
+insert into agent.run (id, reason, queue_id, attachment_id, attachment_version, change, key, state,
+                       finished_at)
+overriding system value
+select 1000 + n, 'manual', id, id, version, '{}', n::text, 'succeeded', now()
+  from agent.attachment, generate_series(1, 200) n;
+reset session_replication_role;
+insert into agent.row_change (run_id, commit_lsn, ordinal, xid, committed_at, relation, schema_name,
+                              table_name, op, source, key, columns, after)
+select 1000 + n, '0/1', 0, 1, now() - case when n <= 50 then '1 day' else '20 days' end::interval,
+       'salary'::regclass, 'public', 'salary', 'update', 'statement', '{}', '{amount}', '{}'
+  from generate_series(1, 200) n;
+update agent.attachment_version set definition = definition || '{"writes": ["amount"]}'
+"""
+WRONG = """
+insert into agent.score (run_id, principal, value)
+select 1000 + n, 'ada', -1 from generate_series({}) n
+"""
+
+
+async def test_accuracy_that_fell_is_said_with_both_figures(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Not what chance alone can do; and to those who see runs."""
+    async with people(conn, dsn) as (served, vic, _):
+        await run_all(conn, FALLEN)
+        await run_all(conn, WRONG.format("51, 56"))  # 6 of 150
+        await run_all(conn, WRONG.format("1, 4"))  # 4 of 50
+        assert await asked(served, vic, "accuracy_fell") == []
+        await run_all(conn, WRONG.format("5, 8"))  # 8 of 50
+        assert await asked(served, vic, "accuracy_fell") == [
+            {
+                "agent": "audit",
+                "written": "50",
+                "wrong": "8",
+                "written_before": "150",
+                "wrong_before": "6",
+            }
+        ]
+        assert await asked(served, await person(conn, "nob"), "accuracy_fell") == []
+        await run_all(conn, "delete from agent.score where run_id <= 1050")
+        assert await asked(served, vic, "accuracy_fell") == []
+
+
 SCORED = """
 set session_replication_role = replica;
 update agent.run set state = 'succeeded';

@@ -190,6 +190,15 @@ export interface Accuracy {
   wrong: string;
 }
 
+/** `accuracy_fell`: agents of which more was wrong in 7 days than in the 28 before, the worst first. */
+export interface Fell {
+  agent: string;
+  written: string;
+  wrong: string;
+  written_before: string;
+  wrong_before: string;
+}
+
 /** The share that was not wrong, never rounded up: 99.9 % is not all. */
 export function accuracyOf(row: Pick<Accuracy, "written" | "wrong">): string {
   const [written, wrong] = [Number(row.written), Number(row.wrong)];
