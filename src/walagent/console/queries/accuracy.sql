@@ -7,7 +7,7 @@ select a.attachment, a.version, a.column_name,
        sum(a.scored)::bigint as scored, sum(a.wrong)::bigint as wrong,
        round(1 - sum(a.wrong) / sum(a.written), 4) as accuracy
   from agent.accuracy a
- where a.tenant = agent.current_tenant() and a.agent = %(agent)s and a.day >= (agent_internal.now() - interval '30 days')::date
+ where a.tenant = (select agent.current_tenant()) and a.agent = %(agent)s and a.day >= (agent_internal.now() - interval '30 days')::date
  group by a.attachment, a.version, a.column_name
  order by a.attachment, a.version desc, a.column_name
  limit 100

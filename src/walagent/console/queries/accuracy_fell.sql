@@ -6,7 +6,10 @@ with period as (
     select a.agent, a.day >= d.since as is_new, sum(a.written)::bigint as written, sum(a.wrong)::bigint as wrong
       from agent.accuracy a
            cross join (select (agent_internal.now() - interval '7 days')::date as since) d
-     where a.tenant = agent.current_tenant() and a.day >= d.since - 28
+     -- Counting reads what was written in all days; without anything new that is wrong, there is nothing to say.
+     where (select exists (select from agent.correction k where k.committed_at >= agent_internal.now() - interval '8 days')
+                   or exists (select from agent.score s where s.value < 0 and s.scored_at >= agent_internal.now() - interval '8 days'))
+       and a.tenant = (select agent.current_tenant()) and a.day >= d.since - 28
      group by a.agent, 2
 )
 select n.agent, n.written, n.wrong, b.written as written_before, b.wrong as wrong_before
