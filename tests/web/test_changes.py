@@ -72,7 +72,11 @@ async def test_rows_that_runs_changed_are_listed_and_taken_back(
         await conn.execute(INSERTED)
         await until(conn, NOTED)
         run, corrected = [await value(conn, SORTED, SUBJECTS[n]) for n in (4, 1)]
-        await conn.execute("update ticket set category = 'bug' where subject = %s", [SUBJECTS[1]])
+        async with conn.transaction():
+            await conn.execute("select agent.sign_changes()")
+            await conn.execute(
+                "update ticket set category = 'bug' where subject = %s", [SUBJECTS[1]]
+            )
         await until(conn, CORRECTED)
         viewer = await person(conn, "vera", "viewer")
         given = {"run": run, "corrected": corrected, "viewer": viewer, "filters": FILTERS}
@@ -88,8 +92,8 @@ async def test_rows_that_runs_changed_are_listed_and_taken_back(
     assert [count for _, count in seen["filtered"]] == [count for _, count in FILTERS]
     assert seen["filtered"][3:5] == [["?key=5", 1], ["?column=category&key=5,6", 2]]
     assert seen["tabs"] == ["Corrections"]
-    assert seen["corrected"] == ["changed later ticket 2 category \u2212 how_to + bug"]
-    assert seen["accuracy"] == ["category v1 85.7 % 7 1 0 0"]
+    assert seen["corrected"] == ["changed later ticket 2 by postgres category \u2212 how_to + bug"]
+    assert seen["accuracy"] == ["category v1 85.7 % 7 1 1 0 0"]
     assert seen["wrong"] == "?tab=corrections&agent=triage&column=category"
     assert seen["hidden"] == ["UPDATE ticket 5 by update_row category \u2212 hidden + hidden"]
     assert (seen["offered"], seen["again"], seen["reverts"]) == (0, 0, 2)

@@ -8,6 +8,6 @@ test.each([
   ["100000", "1", "99.9 %"],
   ["3", "1", "66.6 %"],
   ["8", "8", "0 %"],
-])("of %s values, %s corrected: %s", (written, corrected, shown) => {
-  expect(accuracyOf({ written, corrected })).toBe(shown);
+])("of %s values, %s wrong: %s", (written, wrong, shown) => {
+  expect(accuracyOf({ written, wrong })).toBe(shown);
 });

@@ -19,6 +19,7 @@ comment on column agent.attachment.backfill is 'Whether rows that existed at the
 comment on column agent.attachment.only_unchanged is 'Whether update_row writes only while the row has the values that the agent was shown';
 comment on column agent.attachment.corrections is 'Whether updates and deletions of the table are published, so that what others change of its writes is found';
 comment on column agent.attachment.server_filter is 'Whether the server filters by the condition before it sends a row; PostgreSQL then rejects changes of the columns that it reads';
+comment on column agent.attachment.score_share is 'Share of its runs, chosen at random, that people are asked to score';
 comment on column agent.attachment.priority is 'Priority of its new runs; of those of backfills it is lower, of turns higher';
 comment on column agent.attachment.max_depth is 'Maximum number of agents'' writes in the chain that caused a change; 0: only changes of people and applications';
 comment on column agent.attachment.search_path is 'search_path of the condition, of tool names and of tool bodies: that of the role that attached';

@@ -14,6 +14,7 @@ comment on column agent.correction.value is 'Value that is there since, as text'
 comment on column agent.correction.omitted is 'Whether the values are not recorded';
 comment on column agent.correction.rows is 'Number of rows that it stands for';
 comment on column agent.correction.by_run is 'Run of kind revert that took the value back';
+comment on column agent.correction.corrected_by is 'Principal or login that signed the transaction, or that asked for the revert; NULL: not known';
 comment on column agent.correction.xid is 'ID of the transaction, its lower 32 bits';
 comment on column agent.correction.committed_at is 'Time of the commit';
 comment on column agent.correction.tenant is 'Tenant of the run';

@@ -57,14 +57,14 @@ create or replace function agent_internal.take_writes(_changes jsonb, _lsns pg_l
 as $$
 begin
     with changed as materialized (
-        select c.*, r.kind
+        select c.*, r.kind, r.change ->> 'by' as asked_by
           from (select distinct (g ->> 'run')::bigint as run_id, (g ->> 'commit_lsn')::pg_lsn as commit_lsn
                   from jsonb_array_elements(_changes) g) d
                join agent.row_change c on c.run_id = d.run_id and c.commit_lsn = d.commit_lsn
                join agent.run r on r.id = c.run_id
          where d.commit_lsn = any (_lsns) and c.op in ('insert', 'update', 'delete') and c.key is not null
     ), overwritten as (
-        select distinct on (w.relation, w.row_hash, w.column_name) w.*, c.run_id as by_run, c.kind as by_kind, c.commit_lsn, c.ordinal,
+        select distinct on (w.relation, w.row_hash, w.column_name) w.*, c.run_id as by_run, c.kind as by_kind, c.asked_by, c.commit_lsn, c.ordinal,
                c.schema_name, c.table_name, c.xid, c.committed_at, c.after ->> w.column_name as value
           from changed c
                join agent_internal.last_write w on w.relation = c.relation and w.key = coalesce(c.old_key, c.key)
@@ -74,9 +74,9 @@ begin
          order by w.relation, w.row_hash, w.column_name, c.commit_lsn desc, c.ordinal desc
     ), reverted as (
         insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, number, kind, relation, schema_name, table_name, key,
-                                      wrote, value, by_run, xid, committed_at)
+                                      wrote, value, by_run, corrected_by, xid, committed_at)
         select o.tenant, o.run_id, o.commit_lsn, o.ordinal, o.column_name, o.number, 'reverted', o.relation, o.schema_name, o.table_name, o.key,
-               agent_internal.wrote(o.run_id, o.relation, o.column_name), o.value, o.by_run, o.xid, o.committed_at
+               agent_internal.wrote(o.run_id, o.relation, o.column_name), o.value, o.by_run, o.asked_by::name, o.xid, o.committed_at
           from overwritten o where o.by_kind = 'revert'
         on conflict do nothing
     )
@@ -120,7 +120,8 @@ $$;
 -- What is there after a transaction counts: a value that it changed and changed back does not count.  More than a hundred of a column
 -- in one transaction are one entry for each run: that is a migration rather than a person who knows better.
 --
--- Args: _others: [{xid, commit_lsn, committed_at, relation, schema, table, rows: [{n, op, key, was, values, omitted}]}];
+-- Args: _others: [{xid, commit_lsn, committed_at, by, relation, schema, table, rows: [{n, op, key, was, values, omitted}]}];
+--         by: who signed the transaction;
 --         was: the key before; omitted: columns with a value that is not recorded.
 --       _is_part: whether they are a part of a large transaction.
 create or replace function agent_internal.correct(_others jsonb, _is_part boolean)
@@ -137,7 +138,7 @@ begin
     with given as materialized (
         select t.oid as relation, e.value ->> 'schema' as schema_name, e.value ->> 'table' as table_name, (e.value -> 'xid')::bigint as xid,
                (e.value ->> 'commit_lsn')::pg_lsn as commit_lsn, (e.value ->> 'committed_at')::timestamptz as committed_at,
-               r.n, r.op, r.key, coalesce(r.was, r.key) as was, r.values, r.omitted
+               (e.value ->> 'by')::name as corrected_by, r.n, r.op, r.key, coalesce(r.was, r.key) as was, r.values, r.omitted
           from jsonb_array_elements(_others) e
                cross join lateral (select agent_internal.relation_in_wal((e.value -> 'relation')::bigint, e.value ->> 'schema', e.value ->> 'table')) t (oid)
                cross join lateral jsonb_to_recordset(e.value -> 'rows')
@@ -172,11 +173,11 @@ begin
          where (w.relation, w.row_hash, w.column_name) = (c.relation, c.row_hash, c.column_name)
     ), one_by_one as (
         insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, number, kind, relation, schema_name, table_name, key,
-                                      wrote, value, omitted, xid, committed_at)
+                                      wrote, value, omitted, corrected_by, xid, committed_at)
         select c.tenant, c.run_id, c.commit_lsn, c.n, c.column_name, c.number, case c.op when 'delete' then 'deleted' else 'changed' end,
                c.relation, c.schema_name, c.table_name, c.was,
                case when k.known then agent_internal.wrote(c.run_id, c.relation, c.column_name) end, case when k.known then c.value end,
-               not k.known, c.xid, c.committed_at
+               not k.known, c.corrected_by, c.xid, c.committed_at
           from corrected c
                join agent.run r on r.id = c.run_id
                join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
@@ -187,9 +188,10 @@ begin
          where not c.is_bulk
         on conflict do nothing
     )
-    insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, number, kind, relation, schema_name, table_name, rows, xid,
-                                  committed_at)
-    select c.tenant, c.run_id, c.commit_lsn, min(c.n), c.column_name, c.number, 'bulk', c.relation, c.schema_name, c.table_name, count(*), c.xid, c.committed_at
+    insert into agent.correction (tenant, run_id, commit_lsn, ordinal, column_name, number, kind, relation, schema_name, table_name, rows, corrected_by,
+                                  xid, committed_at)
+    select c.tenant, c.run_id, c.commit_lsn, min(c.n), c.column_name, c.number, 'bulk', c.relation, c.schema_name, c.table_name, count(*), min(c.corrected_by::text)::name, c.xid,
+           c.committed_at
       from corrected c where c.is_bulk
      group by c.tenant, c.run_id, c.commit_lsn, c.column_name, c.number, c.relation, c.schema_name, c.table_name, c.xid, c.committed_at
     on conflict do nothing;
@@ -291,6 +293,32 @@ as $$
     select count(*) from forgotten
 $$;
 comment on function agent_internal.forget_writes(interval, integer) is 'Forget what agents wrote before an interval ago, one batch';
+
+-- Sign the changes of this transaction: a logical message with who acts, which the reader takes as corrected_by.  It is signed as
+-- origin markers are, and bound to the transaction ID.
+create or replace function agent_internal.emit_author()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    -- In hexadecimal: a name can have any character.
+    _what constant text := 'author ' || encode(convert_to(coalesce(agent.current_principal(), session_user), 'utf8'), 'hex');
+begin
+    perform pg_logical_emit_message(true, 'walagent', _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
+end;
+$$;
+comment on function agent_internal.emit_author() is 'Say in the WAL who acts in this transaction';
+
+-- Sign the changes that this transaction makes with the principal or login that acts: what it changes of what agents wrote is
+-- corrected by it.  Before the changes; nothing is said of those of a run.
+create or replace function agent.sign_changes()
+    returns void
+    language sql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$ select agent_internal.emit_author() $$;
+comment on function agent.sign_changes() is 'Sign the changes of this transaction with who acts, for corrected_by of corrections';
 
 -- Say of an ended run how good it was; a second time, instead of the first.
 --

@@ -16,6 +16,7 @@ create table agent.correction (
     omitted      boolean not null default false,
     rows         bigint not null default 1 check (rows > 0),
     by_run       bigint,  -- that took it back
+    corrected_by name,  -- who signed the transaction, or asked for the revert; NULL: the WAL does not say
     xid          bigint not null,
     committed_at timestamptz not null,
     tenant       text collate "C" not null default agent.current_tenant(),

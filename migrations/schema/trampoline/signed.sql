@@ -269,6 +269,7 @@ begin
         raise exception 'cannot write in a transaction that is read-only: a signed request is valid once' using errcode = '25006';
     end if;
     perform agent_internal.limit_lock_waits();
+    perform agent_internal.emit_author();
     _result := agent_internal.go_through(agent_internal.trampoline_of((_call ->> 'run_as')::name), _call ->> 'sql', null, null,
                                          _call ->> 'path', true, true);
     perform agent_internal.seal(case when current_setting('synchronous_commit') in ('off', 'local') then 'on'

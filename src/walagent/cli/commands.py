@@ -120,6 +120,8 @@ _RUNS: Final = Group(
         _CHANGES,
         _REVERT,
         Command("corrections", "runs.corrections", "List what others changed of agents' writes."),
+        Command("unscored", "runs.scores", "List runs that a person should score, and why."),
+        Command("score", "runs.scores", "Say whether a run was right."),
         Command("resolve", "approvals", "Resolve a call whose outcome is unknown."),
         Command("batches", "runs.batches", "List batches of calls."),
         Command("cost", "runs.cost", "Add up tokens and cost of model calls."),

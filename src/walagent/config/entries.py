@@ -182,6 +182,8 @@ class Attach(Part):
     agent wrote is found."""
     only_unchanged: bool = False
     """Let `update_row` write only while the row has the values that the agent was shown."""
+    score_share: float = Field(default=0.0, ge=0, le=1)
+    """The share of its runs, chosen at random, that people are asked to score."""
     max_depth: int = Field(default=3, ge=0, le=100)
     """Maximum length of a chain of agents' writes whose last change starts a run; 0: none."""
     priority: int = Field(default=0, ge=-1000, le=1000)

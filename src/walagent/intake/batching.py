@@ -15,7 +15,7 @@ from walagent.matching import document
 from walagent.matching.canary import shared
 from walagent.matching.corrections import Corrected, Corrections, Watched
 from walagent.matching.match import Candidates, Posted, TooDeep, alike, matches
-from walagent.matching.origin import Origin, origin_of, requested_run
+from walagent.matching.origin import Origin, author_of, origin_of, requested_run
 from walagent.matching.registry import (
     AttachmentRemoved,
     Registry,
@@ -85,12 +85,13 @@ class OpenTransaction:
     images: RowImages = field(default_factory=RowImages)
     has_changes: bool = False
     corrected: Corrected | None = None  # of a transaction of no run
+    author: str | None = None  # who has signed it
 
     def cut(self) -> Batch:
         """Return what was collected so far, and forget it."""
         piece, self.batch = self.batch, Batch()
         if self.corrected is not None:
-            piece.recorded.others.extend(self.corrected.cut())
+            piece.recorded.others.extend(self.corrected.cut(self.author))
         return piece
 
 
@@ -155,6 +156,7 @@ class Batcher:
         xid = opened.begin.xid
         if (run_id := requested_run(marker, xid, self._key)) is not None:
             opened.batch.recorded.ended.append(ended(run_id, opened.begin))
+        opened.author = author_of(marker, xid, self._key) or opened.author
         if opened.has_changes or opened.origin is not None:
             return  # ours stands first; whatever a tool says after it takes nothing back
         opened.origin = origin_of(marker, xid, self._key)

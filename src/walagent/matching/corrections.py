@@ -136,10 +136,14 @@ class Corrected:
         if rows:
             self._rows.setdefault(id(relation), (relation, []))[1].extend(rows)
 
-    def cut(self) -> list[dict[str, Any]]:
-        """Return the entries of what was added so far, and forget it."""
+    def cut(self, author: str | None = None) -> list[dict[str, Any]]:
+        """Return the entries of what was added so far, and forget it.
+
+        Args:
+            author: who has signed the transaction; None: nobody.
+        """
         found = [
-            {**head_of(self.begin, relation), "rows": _by_first_keys(rows)}
+            {**head_of(self.begin, relation), "by": author, "rows": _by_first_keys(rows)}
             for relation, rows in self._rows.values()
         ]
         self._rows.clear()

@@ -7,7 +7,8 @@ that only the schema owner and the runner can read.  A message that another user
 no valid signature and is ignored.
 
 A transaction that asks for a revert has the message `<run> request <signature>`, anywhere: it says
-nothing of its own changes, and lets intake write its position at once.
+nothing of its own changes, and lets intake write its position at once.  One whose changes somebody
+signs has `author <name in hexadecimal> <signature>`, before them.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ PREFIX = "walagent"
 _NUMBERS = 3
 _REVERT, _BEFORE = b"revert", b"before"
 _REQUEST = b"request"
+_AUTHOR = b"author "
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,16 @@ def requested_run(marker: OriginMarker, xid: int, key: bytes) -> int | None:
     if marker.prefix != PREFIX or word != _REQUEST or not number.isdigit():
         return None
     return int(number) if hmac.compare_digest(sign(what, xid, key), signature) else None
+
+
+def author_of(marker: OriginMarker, xid: int, key: bytes) -> str | None:
+    """Return the principal or login that has signed the changes of a transaction."""
+    what, _, signature = marker.content.rpartition(b" ")
+    if marker.prefix != PREFIX or not what.startswith(_AUTHOR):
+        return None
+    if not hmac.compare_digest(sign(what, xid, key), signature):
+        return None
+    return bytes.fromhex(what[len(_AUTHOR) :].decode("ascii")).decode()
 
 
 def sign(what: bytes, xid: int, key: bytes) -> bytes:

@@ -78,13 +78,15 @@ async def recorded_runs(  # noqa: PLR0913 - what selects them
     before: int | None = None,
     runs: Sequence[int] | None = None,
     corrected: bool = False,
+    scored: bool = False,
 ) -> list[Found]:
-    """Return ended runs with their changes, steps and corrections, newest first.
+    """Return ended runs with their changes, steps, corrections and score, newest first.
 
     Args:
         before: only runs with a lower ID.
         runs: only these; None: all.
         corrected: only those of which somebody has changed what they wrote.
+        scored: only those that people have scored.
     """
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute(
@@ -96,6 +98,7 @@ async def recorded_runs(  # noqa: PLR0913 - what selects them
             "before": before,
             "runs": None if runs is None else list(runs),
             "corrected": corrected,
+            "scored": scored,
         },
     )
     return await cursor.fetchall()

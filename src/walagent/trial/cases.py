@@ -18,7 +18,7 @@ from walagent.store.codecs.exact import read_json
 from walagent.store.role_reader import RoleStatement
 from walagent.tools.statements import bound
 from walagent.trial.external import Answer, leaves
-from walagent.trial.outcomes import Outcome, outcome_of
+from walagent.trial.outcomes import Outcome, label_of, outcome_of
 from walagent.trial.trial import Trial
 
 Connection = AsyncConnection[Any]
@@ -38,6 +38,7 @@ class Choice:
         where: an SQL condition on recorded rows t, evaluated as the role of the agent.
         failed: only runs that failed.
         corrected: only runs of which somebody has changed what they wrote.
+        scored: only runs that people have scored.
         dataset: the dataset with the changes, instead of recorded runs.
         limit: the maximum number of cases of a dataset; None: all.
     """
@@ -48,6 +49,7 @@ class Choice:
     dataset: str | None = None
     limit: int | None = None
     corrected: bool = False
+    scored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class Case:
         merged: later changes of the same run.
         calls: of tools outside the database: target, arguments, answer.
         recorded: None: no run is recorded.
-        expected: its label: of a dataset, or what others made of what it wrote; None: it has none.
+        expected: its label: of a dataset; what it did, if people say that it was right; what others
+            made of what it wrote; None: it has none.
     """
 
     change: Mapping[str, Any]
@@ -119,8 +122,9 @@ async def _of_runs(trial: Trial, attachment: int, choice: Choice) -> Chosen:
     while len(found) < choice.last and searched < _MOST:
         size = _PORTION if choice.where else min(_PORTION, choice.last - len(found) + 10)
         rows = await evaluations.recorded_runs(
-            trial.outside, attachment, states, size, before=before, corrected=choice.corrected
-        )
+            trial.outside, attachment, states, size, before=before,
+            corrected=choice.corrected, scored=choice.scored,
+        )  # fmt: skip
         if not rows:
             break
         before, searched = rows[-1]["id"], searched + len(rows)
@@ -229,11 +233,22 @@ def case_of(row: Mapping[str, Any], agent: AgentSpec) -> Case:
     """
     merged: Sequence[Mapping[str, Any]] = row["merged"]
     calls = _outside_calls(row["steps"], agent, merged[-1] if merged else row["change"])
+    outcome = outcome_of(row, effects_of(agent.tools))
     return Case(
         row["change"], row["key"], row["tenant"], row["id"], None, merged,
-        tuple(calls), outcome_of(row, effects_of(agent.tools)),
-        {"values": row["corrected"]} if row["corrected"] else None,
+        tuple(calls), outcome, _said(row, outcome),
     )  # fmt: skip
+
+
+def _said(row: Mapping[str, Any], outcome: Outcome) -> Mapping[str, Any] | None:
+    """Return the label of a run.
+
+    What people say of it counts for more than a correction: a value that was right can change.  Of
+    a run that was wrong, a correction alone says what is right.
+    """
+    if (row["score"] or 0) > 0:
+        return label_of(outcome)
+    return {"values": row["corrected"]} if row["corrected"] else None
 
 
 def effects_of(tools: Sequence[Tool]) -> dict[str, Effect]:

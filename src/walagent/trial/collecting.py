@@ -89,7 +89,8 @@ def _label(case: Case, *, expect_recorded: bool) -> Mapping[str, Json] | None:
     label = label_of(case.recorded)
     if case.expected is None:
         return label
-    return label | {"values": {**label.get("values", {}), **case.expected["values"]}}
+    values = {**label.get("values", {}), **case.expected.get("values", {})}
+    return label | {"values": values} if values else label
 
 
 async def _rows(trial: Trial, new: NewDataset) -> list[Mapping[str, Json]]:

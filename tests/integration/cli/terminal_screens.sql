@@ -29,7 +29,7 @@ select 'manual', a.id, a.id, 1,
        key, state::agent.run_state, attempt, tokens, cost, jsonb_build_object('reason', error),
        case when state = 'running' then now() end, case when state = 'waiting_retry' then now() end,
        now() - age::interval,
-       case when state in ('succeeded', 'failed', 'dead', 'cancelled', 'skipped') then now() end
+       case when state in ('succeeded', 'failed', 'dead', 'cancelled', 'skipped') then now() - age::interval end
   from (values
     ('support', 'insert', 'public', 'support_tickets', '1', 'succeeded', 1, 12345, 0.0382, null, '40 days'),
     ('moderate_user_generated_content', 'update', 'forum', 'posts_of_all_customers',
@@ -50,6 +50,10 @@ insert into agent.step (run_id, seq, kind, content, input_tokens, cost) values
      ' "refund_user", "arguments": {"amount": 99, "reason": "charged twice"}}], "stop": "tool",'
      ' "model": "gpt-4o-2024-11-20"}', 900, 0.002),
     (5, 1, 'approval', '{"approval": 1, "call_id": "c1", "tool": "refund_user"}', null, null);
+insert into agent.step (run_id, seq, kind, content) values
+    (1, 0, 'note', '{"text": "A tool call is required here.", "correction": true}'),
+    (2, 0, 'note', '{"fallback": "gemini-2.5-flash", "for": "gpt-4o", "why": "503"}'),
+    (2, 1, 'note', '{"text": "A tool call is required here.", "correction": true}');
 insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, asked_at, expires_at) values
     (5, 'c1', 'refund_user', '{"amount": 99, "reason": "The customer was charged twice for the same order of'
      ' January, which the payment provider confirms; a refund of one of the two charges is due."}', '', 'screens_app',

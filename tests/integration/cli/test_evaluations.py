@@ -93,6 +93,30 @@ def test_what_people_corrected_is_a_label(user: User) -> None:
     assert user.types("replay", "desk", "--corrected", "--dataset", "whole").code == 2
 
 
+def test_what_people_say_of_a_run_is_a_label(user: User) -> None:
+    """What it did, if it was right, also where somebody has changed it since; if not, no label."""
+    runs = [sorted_as(user, "refund", "billing") for _ in range(3)]
+    sorted_as(user, "broken", "bug")
+    with psycopg.connect(user.dsn or "") as conn:
+        for run in runs[:2]:
+            conn.execute(CORRECT, [run])
+    for run, answer in zip(runs, ("right", "wrong", "wrong"), strict=True):
+        user.types("runs", "score", str(run), answer).worked()
+    label = {"tools": ["update_row"], "values": {"category": "billing"}}
+    labels = [label, {"values": {"category": "bug"}}, None]
+    done = replayed(user, "--scored")
+    assert [(case["run_id"], case["expected"]) for case in done["cases"]] == list(
+        zip(runs, labels, strict=True)
+    )
+    assert [case["was_right"] for case in done["cases"]] == [True, False, None]
+    created = ("evaluations", "datasets", "create", "said", "desk", "--scored")
+    user.types(*created, "--expect-recorded").worked()
+    cases = user.types("evaluations", "datasets", "show", "said", "--json").worked().json
+    assert cases[0]["expected"] == label
+    assert user.types("replay", "desk", "--scored", "--dataset", "said").code == 2
+    assert "--scored" in user.types(*created, "--from", "table").err
+
+
 def test_a_dataset_of_rows_hides_what_is_expected(user: User) -> None:
     """Nothing was recorded, so a candidate is right or wrong, and agrees with nothing."""
     for issue, category in (("refund", "billing"), ("broken", "hardware"), ("hello", None)):

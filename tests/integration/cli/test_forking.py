@@ -19,6 +19,13 @@ def test_a_run_is_forked(user: User, db: Connection[Any], run: int) -> None:
     assert "--reply is empty" in refused(user, str(run), "--from", "0", "--reply", "")
     given = '{"ticket_id": 1, "amount": 9}'
     said = ["--reply", f'{{"calls": [{{"name": "refund_user", "arguments": {given}}}]}}']
+    would = user.types("fork", str(run), "--from", "0", *said, "--dry-run").worked().out
+    assert would.startswith(f"keeps no step of run {run}\n")
+    assert "begins with the reply that was given" in would
+    assert "differs from step 0 on: a reply of" in would
+    dry = user.types("fork", str(run), "--from", "1", "--dry-run", "--json").worked().json
+    assert (dry["begins"], dry["call"], dry["differs"]) == ("call", "refund_user", [])
+    assert "has no step 9" in refused(user, str(run), "--from", "9", "--dry-run")
     made = user.types("fork", str(run), "--from", "0", *said, "--json").worked().json["run"]
     edited = ["--from", "1", "--arguments", given, "--prompt", "Be careful."]
     again = user.types("runs", "fork", str(run), *edited, "--json").worked().json["run"]

@@ -28,6 +28,7 @@ SCREENS = {
     "models": ["models"],
     "runs": ["runs"],
     "show": ["show", "5"],
+    "unscored": ["runs", "unscored", "--since", "90d"],
     "why": ["why", "support_tickets", "4"],
 }
 STATE = Path(__file__).with_name("terminal_screens.sql")

@@ -132,6 +132,92 @@ async def test_corrections_are_read_in_pages(conn: AsyncConnection, dsn: str) ->
         assert await asked(served, vic, "corrections", **{**page, "column": "amount"}) == []
 
 
+FALLEN = """
+set session_replication_role = replica;
+insert into agent.run (id, reason, queue_id, attachment_id, attachment_version, change, key, state,
+                       finished_at)
+overriding system value
+select 1000 + n, 'manual', id, id, version, '{}', n::text, 'succeeded', now()
+  from agent.attachment, generate_series(1, 200) n;
+reset session_replication_role;
+insert into agent.row_change (run_id, commit_lsn, ordinal, xid, committed_at, relation, schema_name,
+                              table_name, op, source, key, columns, after)
+select 1000 + n, '0/1', 0, 1, now() - case when n <= 50 then '1 day' else '20 days' end::interval,
+       'salary'::regclass, 'public', 'salary', 'update', 'statement', '{}', '{amount}', '{}'
+  from generate_series(1, 200) n;
+update agent.attachment_version set definition = definition || '{"writes": ["amount"]}'
+"""
+WRONG = """
+insert into agent.score (run_id, principal, value)
+select 1000 + n, 'ada', -1 from generate_series({}) n
+"""
+
+
+async def test_accuracy_that_fell_is_said_with_both_figures(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Not what chance alone can do; and to those who see runs."""
+    async with people(conn, dsn) as (served, vic, _):
+        await run_all(conn, FALLEN)
+        await run_all(conn, WRONG.format("51, 56"))  # 6 of 150
+        await run_all(conn, WRONG.format("1, 4"))  # 4 of 50
+        assert await asked(served, vic, "accuracy_fell") == []
+        await run_all(conn, WRONG.format("5, 8"))  # 8 of 50
+        assert await asked(served, vic, "accuracy_fell") == [
+            {
+                "agent": "audit",
+                "written": "50",
+                "wrong": "8",
+                "written_before": "150",
+                "wrong_before": "6",
+            }
+        ]
+        assert await asked(served, await person(conn, "nob"), "accuracy_fell") == []
+        await run_all(conn, "delete from agent.score where run_id <= 1050")
+        assert await asked(served, vic, "accuracy_fell") == []
+
+
+SCORED = """
+set session_replication_role = replica;
+update agent.run set state = 'succeeded';
+reset session_replication_role;
+insert into agent.step (run_id, seq, kind, content)
+select id, 900, 'note', '{"text": "A call is required here.", "correction": true}' from agent.run;
+update agent.run set created_at = now() - interval '8 days' where key = '2'
+"""
+
+
+async def test_runs_to_score_are_read_in_pages(conn: AsyncConnection, dsn: str) -> None:
+    """Those of a week, or since a time; a score takes one off, and is shown with its run."""
+    async with people(conn, dsn) as (served, vic, _):
+        await run_all(conn, WRITTEN)
+        await run_all(conn, SCORED)
+        ada = await person(conn, "ada", "viewer", "approver")
+        page = {**NOTHING, "before": "", "limit": "1"}
+        (first,) = await asked(served, ada, "unscored", **page)
+        assert (first["key"], first["reasons"]) == ("1", ["corrected", "mistakes"])
+        assert await asked(served, ada, "unscored", **{**page, "before": first["place"]}) == []
+        page |= {"limit": "50", "since": "9d"}
+        for given, keys in (
+            ({}, ["2", "1"]),
+            ({"agent": "audit"}, ["2", "1"]),
+            ({"agent": "other"}, []),
+            ({"relation": "salary"}, ["2", "1"]),
+            ({"key": "2"}, ["2"]),
+            ({"column": "amount"}, ["1"]),
+            ({"until": "24h"}, ["2"]),
+        ):
+            found = await asked(served, vic, "unscored", **{**page, **given})
+            assert [each["key"] for each in found] == keys, given
+        said = {"run": first["run_id"], "value": -1, "comment": ""}
+        refused = await served.mutate(vic, "console.score", **said)
+        assert refused.status_code == 403
+        assert (await served.mutate(ada, "console.score", **said)).status_code == 200
+        assert [each["key"] for each in await asked(served, vic, "unscored", **page)] == ["2"]
+        (score,) = await asked(served, vic, "scores", run=first["run_id"])
+        assert (score["principal"], score["value"], score["comment"]) == ("ada", -1, None)
+
+
 async def test_values_of_changes_are_shown_to_who_can_read_them(
     conn: AsyncConnection, dsn: str
 ) -> None:

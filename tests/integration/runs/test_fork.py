@@ -4,6 +4,7 @@ import random
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+import psycopg
 import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
@@ -19,11 +20,14 @@ from tests.helpers.database import (
     role,
     rows,
     run_all,
+    session,
     value,
 )
 from walagent.message import Json, Request, ToolCall
 from walagent.models.script import Answer, call
 from walagent.models.scripted.scripted_model import ScriptedModel
+from walagent.store.people.forks import preview
+from walagent.store.people.operator import Change
 
 SPEC = "writes=[status, category], tools=[refund_user, escalate_to_human], on=[insert]"
 REFUNDS = "select ticket_id::int, amount::int from refund order by at"
@@ -348,3 +352,59 @@ async def _login(conn: AsyncConnection, name: str) -> AsyncIterator[None]:
             yield
     finally:
         await run_all(conn, "reset session authorization")
+
+
+async def test_a_dry_run_says_what_a_fork_would_be_and_makes_none(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """What is kept, what can be done again, and where it differs; refused as the fork is."""
+    async with desk(conn, dsn, spec=f"{SPEC}, approve=[escalate_to_human]") as (d, _):
+        await d.ended()
+        await d.until("select count(*) = 1 from agent.row_change")
+    before = await rows(conn, "select count(*), max(id) from agent.run")
+    same = await preview(conn, 1, 2, Change())
+    assert [(each.step, each.kind, each.name) for each in same.kept] == [
+        (0, "reply", None), (1, "result", "refund_user"),
+    ]  # fmt: skip
+    assert (same.begins, same.call, same.differs) == ("reply", None, [])
+    assert [(each.step, each.name, each.rows) for each in same.again] == [(3, "update_row", 1)]
+    edited = Change(prompt="Be brief.", arguments={"ticket_id": 7, "amount": 9})
+    call = await preview(conn, 1, 1, edited)
+    assert (call.begins, call.call, call.approval) == ("call", "refund_user", False)
+    assert [(each.step, each.name) for each in call.again] == [
+        (1, "refund_user"), (3, "update_row"),
+    ]  # fmt: skip
+    assert [(each.step, each.what) for each in call.differs] == [
+        (0, "other arguments of the call"), (1, "another system prompt"),
+    ]  # fmt: skip
+    said = await preview(conn, 1, 0, Change(reply="I cannot."))
+    me = await value(conn, "select session_user::text")
+    assert (said.begins, said.kept) == ("written", [])
+    assert [(each.step, each.what) for each in said.differs] == [
+        (0, f"a reply of {me} in place of the model's")
+    ]
+    await run_all(conn, "update agent.attachment set approve = '{refund_user}'")
+    newest = await preview(conn, 1, 1, Change(newest_version=True))
+    assert (newest.approval, newest.version) == (True, 2)
+    assert [(each.step, each.what) for each in newest.differs] == [
+        (1, "version 2 of the attachment: approve, tools")
+    ]
+    with pytest.raises(psycopg.Error, match="has no step 9"):
+        await preview(conn, 1, 9, Change())
+    assert await rows(conn, "select count(*), max(id) from agent.run") == before
+    assert await rows(conn, "select 1 from agent.audit where action = 'run.forked'") == []
+
+
+async def test_a_dry_run_needs_what_the_fork_needs(conn: AsyncConnection, dsn: str) -> None:
+    """An approver changes no prompt, and a viewer learns nothing more than it sees."""
+    async with desk(conn, dsn) as (d, _):
+        await d.ended()
+    async with role(conn) as login:
+        for capability, change in (("viewer", Change()), ("approver", Change(prompt="Pay."))):
+            await run_all(conn, f"select agent.grant_{capability}('{login}')")
+            async with session(dsn, user=login) as theirs:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    await preview(theirs, 1, 0, change)
+        async with session(dsn, user=login) as theirs:
+            assert (await preview(theirs, 1, 0, Change())).begins == "reply"
+    assert await rows(conn, "select count(*) from agent.run") == [(1,)]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walagent.domain.change import OriginMarker
-from walagent.matching.origin import PREFIX, Origin, origin_of, requested_run, sign
+from walagent.matching.origin import PREFIX, Origin, author_of, origin_of, requested_run, sign
 from walagent.postgres.lsn import Lsn
 
 KEY = b"k" * 32
@@ -92,3 +92,13 @@ def test_the_signature_covers_the_whole_text() -> None:
     """Moving a digit from one number to the next makes another signature."""
     assert len({sign(what, XID, KEY) for what in (b"7 3 2", b"73  2", b"7 32 ", b"7 3 21")}) == 4
     assert sign(WHAT, 47, KEY) != sign(WHAT + b" 4", 7, KEY)
+
+
+def test_who_signs_a_transaction_is_named() -> None:
+    """By any name; it says nothing of a run, and holds in its transaction alone."""
+    what = b"author " + "zoë o'b \u202e".encode().hex().encode()
+    assert author_of(signed(what), XID, KEY) == "zoë o'b \u202e"
+    assert origin_of(signed(what), XID, KEY) is None
+    assert requested_run(signed(what), XID, KEY) is None
+    for forged in (signed(what, key=b"x" * 32), signed(what, xid=1), marker(what), signed()):
+        assert author_of(forged, XID, KEY) is None

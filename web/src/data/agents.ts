@@ -187,10 +187,22 @@ export interface Accuracy {
   corrected: string;
   changed_in_bulk: string;
   confirmed: string;
+  scored: string;
+  /** Corrected, or called wrong; without those that a person says were right. */
+  wrong: string;
 }
 
-/** The share that others left, never rounded up: 99.9 % is not all. */
-export function accuracyOf(row: Pick<Accuracy, "written" | "corrected">): string {
-  const [written, corrected] = [Number(row.written), Number(row.corrected)];
-  return `${Math.floor((1_000 * (written - corrected)) / written) / 10} %`;
+/** `accuracy_fell`: agents of which more was wrong in 7 days than in the 28 before, the worst first. */
+export interface Fell {
+  agent: string;
+  written: string;
+  wrong: string;
+  written_before: string;
+  wrong_before: string;
+}
+
+/** The share that was not wrong, never rounded up: 99.9 % is not all. */
+export function accuracyOf(row: Pick<Accuracy, "written" | "wrong">): string {
+  const [written, wrong] = [Number(row.written), Number(row.wrong)];
+  return `${Math.floor((1_000 * (written - wrong)) / written) / 10} %`;
 }

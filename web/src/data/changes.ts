@@ -53,6 +53,8 @@ export interface Correction {
   omitted: boolean;
   rows: string;
   by_run: string | null;
+  /** Who signed the transaction, or asked for the revert; null: not known. */
+  corrected_by: string | null;
   committed_at: string;
   is_hidden: boolean;
 }

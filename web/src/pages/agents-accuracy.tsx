@@ -15,8 +15,8 @@ export function Kept({ agent, attachment }: { agent: string; attachment: string 
     <section className="pad stack tight" aria-label="Accuracy">
       <h3>Accuracy</h3>
       <p className="muted">
-        Of the values that it wrote in 30 days, those that nobody has corrected. One is confirmed if it has stood for 7
-        days.
+        Of the values that it wrote in 30 days, those that were not wrong: corrected, or written by a run that people
+        say was wrong. One is confirmed if it has stood for 7 days.
       </p>
       <Table<Accuracy>
         label="Accuracy"
@@ -56,6 +56,7 @@ export function Kept({ agent, attachment }: { agent: string; attachment: string 
                 <span className="muted">0</span>
               ),
           },
+          { title: "Wrong", label: "Wrong", className: "num inline", cell: (row) => number(row.wrong) },
           {
             title: "Changed in bulk",
             label: "Changed in bulk",

@@ -13,6 +13,7 @@ import {
 } from "../data/changes";
 import { usePages } from "../data/pages";
 import { useQueryOnce } from "../data/queries";
+import type { Unscored } from "../data/scores";
 import { useTitle } from "../frame/title";
 import { ChangedRow, CorrectedValue } from "../parts/changed";
 import { FilterBar } from "../parts/filterbar";
@@ -21,10 +22,12 @@ import { More } from "../parts/more";
 import { Problem } from "../parts/notice";
 import { OwnOnly } from "../parts/own-only";
 import { Empty, Panel, Skeleton } from "../parts/panel";
+import { UnscoredRun } from "./changes-unscored";
 
 const TABS = [
   { name: "Changes", tab: undefined },
   { name: "Corrections", tab: "corrections" },
+  { name: "To score", tab: "unscored" },
 ] as const;
 
 const NONE: readonly { name: string; value: string }[] = [];
@@ -39,17 +42,22 @@ export default function Changes(): ReactNode {
   const known = useQueryOnce<{ name: string; value: string }>("run_options").rows ?? NONE;
   const suggestions = useMemo(() => suggestionsOf(known), [known]);
   const tokens = tokensOf(filter);
-  const isOfCorrections = tab === "corrections";
+  // Another tab is another list: what one still reads is not what the next one waits for.
+  const key = `${tab ?? "changes"} ${JSON.stringify(filter)}`;
   return (
     <div className="stack">
       <div className="head">
         <h1>Changes</h1>
         <span className="muted">
-          {isOfCorrections ? "what others changed of what agents wrote" : "rows that runs changed"}
+          {tab === "corrections"
+            ? "what others changed of what agents wrote"
+            : tab === "unscored"
+              ? "succeeded runs that a person should look at"
+              : "rows that runs changed"}
         </span>
       </div>
       <OwnOnly />
-      <nav className="tabs" aria-label="Changes and corrections">
+      <nav className="tabs" aria-label="Changes, corrections, runs to score">
         {TABS.map((each) => (
           <Link
             key={each.name}
@@ -82,9 +90,21 @@ export default function Changes(): ReactNode {
           })
         }
       />
-      {isOfCorrections ? (
+      {tab === "unscored" ? (
+        <List<Unscored>
+          key={key}
+          name="unscored"
+          filter={filter}
+          every={60_000}
+          show={(row) => <UnscoredRun key={row.place} row={row} />}
+          empty={[
+            "No run of the last 7 days is to be scored",
+            "Succeeded runs are listed here whose values were changed later, that came near a limit, that made mistakes on the way, or that are of the sample that score_share names.",
+          ]}
+        />
+      ) : tab === "corrections" ? (
         <List<Correction>
-          key={JSON.stringify(filter)}
+          key={key}
           name="corrections"
           filter={filter}
           show={(row) => <CorrectedValue key={row.place} row={row} />}
@@ -92,7 +112,7 @@ export default function Changes(): ReactNode {
         />
       ) : (
         <List<RowChanged>
-          key={JSON.stringify(filter)}
+          key={key}
           name="changes"
           filter={filter}
           show={(row) => <ChangedRow key={row.place} row={row} />}
@@ -107,8 +127,10 @@ export default function Changes(): ReactNode {
 }
 
 interface ListProps<T> {
-  name: "changes" | "corrections";
+  name: "changes" | "corrections" | "unscored";
   filter: ChangeFilter;
+  /** Between two looks for what is new, in ms. */
+  every?: number;
   show: (row: T) => ReactNode;
   empty: readonly [string, string];
 }
@@ -119,13 +141,22 @@ function List<T extends { place: string }>(props: ListProps<T>) {
   return <Rows key={turn} {...props} again={() => setTurn(turn + 1)} />;
 }
 
-function Rows<T extends { place: string }>({ name, filter, show, empty, again }: ListProps<T> & { again: () => void }) {
+const TITLES = { changes: "Changes", corrections: "Corrections", unscored: "Runs to score" } as const;
+
+function Rows<T extends { place: string }>({
+  name,
+  filter,
+  every = 10_000,
+  show,
+  empty,
+  again,
+}: ListProps<T> & { again: () => void }) {
   const params = changeParams(filter);
   const pages = usePages<T>(name, params, { limit: 50, before: (row) => row.place });
-  const newest = useQueryOnce<T>(name, { ...params, before: "", limit: 1 }, { every: 10_000, skip: pages.isLoading });
+  const newest = useQueryOnce<T>(name, { ...params, before: "", limit: 1 }, { every, skip: pages.isLoading });
   const first = newest.rows?.[0]?.place;
   const isFiltered = Object.keys(filter).length > 0;
-  const title = name === "changes" ? "Changes" : "Corrections";
+  const title = TITLES[name];
   if (pages.isLoading)
     return (
       <Panel label={title} flush busy>
@@ -138,7 +169,10 @@ function Rows<T extends { place: string }>({ name, filter, show, empty, again }:
         <Problem error={pages.error} again={pages.more} />
       </Panel>
     );
-  const fresh = first !== undefined && first !== pages.rows[0]?.place && (
+  const shown = pages.rows[0]?.place;
+  // Of runs to score, the first can be another one because somebody has scored the one before.
+  const isNew = name === "unscored" && shown !== undefined ? Number(first) > Number(shown) : first !== shown;
+  const fresh = first !== undefined && isNew && (
     <button type="button" className="newrows" onClick={again}>
       <Icon name="up" small />
       Show what is new
@@ -158,7 +192,11 @@ function Rows<T extends { place: string }>({ name, filter, show, empty, again }:
             ) : undefined
           }
         >
-          {isFiltered ? "All that is recorded was searched." : empty[1]}
+          {!isFiltered
+            ? empty[1]
+            : name === "unscored" && !filter.since
+              ? "The last 7 days were searched; since: looks further back."
+              : "All that is recorded was searched."}
         </Empty>
       </>
     );

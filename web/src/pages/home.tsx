@@ -27,6 +27,7 @@ import { State } from "../parts/state";
 import { Table } from "../parts/table";
 import { Time } from "../parts/time";
 import { groupFilter, RetryGroup } from "./failed-group";
+import { FellAccuracy } from "./home-accuracy";
 import { Figures } from "./home-figures";
 import { Waits } from "./home-waits";
 
@@ -46,6 +47,7 @@ export default function Home(): ReactNode {
       <div className="stack">
         <OwnOnly />
         {home && <Problems rows={home.problems} />}
+        <FellAccuracy />
         {error && !home ? (
           <Panel title="Figures" flush>
             <Problem error={error} again={again} />

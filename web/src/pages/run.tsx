@@ -13,6 +13,7 @@ import { Absent } from "./missing";
 import { RunActions } from "./run-actions";
 import { Reverted, RunChanges, RunReverts } from "./run-changes";
 import { RunForks } from "./run-fork";
+import { RunScores } from "./run-score";
 import { lastList } from "./runs-list";
 import { StepTree } from "./step-tree";
 import { items } from "./steps";
@@ -101,6 +102,7 @@ export default function RunPage(): ReactNode {
             {run.merged?.map((change, i) => (
               <ChangePanel key={i} run={run} change={change} title={`Change ${i + 2}, merged`} />
             ))}
+            <RunScores run={run} />
             <Position run={run} />
           </div>
         </div>

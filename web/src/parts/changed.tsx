@@ -89,7 +89,11 @@ export function RowLink({ row }: { row: Pick<RowChanged, "relation" | "key"> }) 
 }
 
 /** Whose run it was; nothing on the page of the run. */
-function OfRun({ row }: { row: { run_id: string; agent: string | null; version: number | null; kind?: string } }) {
+export function OfRun({
+  row,
+}: {
+  row: { run_id: string; agent: string | null; version: number | null; kind?: string };
+}) {
   return (
     <>
       {row.agent ? (
@@ -171,6 +175,11 @@ export function CorrectedValue({ row, isOfPage = false }: { row: Correction; isO
         {row.kind === "bulk" && (
           <span className="soft">
             {visible(row.column_name)} of {number(count)} {count === 1 ? "row" : "rows"}
+          </span>
+        )}
+        {row.corrected_by && (
+          <span className="muted">
+            by <Name text={visible(row.corrected_by)} />
           </span>
         )}
         {row.by_run && (

@@ -67,6 +67,7 @@ _SCREEN: Final = Screen(
     is_flag=True,
     help="With --from runs: only runs of which somebody has changed what they wrote.",
 )
+@click.option("--scored", is_flag=True, help="With --from runs: only runs that people have scored.")
 @click.option(
     "--expect",
     default="",
@@ -88,21 +89,22 @@ def create_(  # noqa: PLR0913 - its options
     condition: str,
     failed: bool,
     corrected: bool,
+    scored: bool,
     expect: str,
     expect_recorded: bool,
 ) -> None:
     """Create a dataset NAME of changes that start runs of ATTACHMENT."""
-    if source == "table" and (failed or corrected or expect_recorded):
-        raise ConfigError("--failed, --corrected and --expect-recorded require --from runs")
+    if source == "table" and (failed or corrected or scored or expect_recorded):
+        raise ConfigError(
+            "--failed, --corrected, --scored and --expect-recorded require --from runs"
+        )
     if source == "runs" and expect:
         raise ConfigError("--expect requires --from table", hint="Use --expect-recorded for runs.")
     columns = tuple(part.strip() for part in expect.split(",") if part.strip())
     session = open_session(where)
     config = session.config.model_copy(update={"agents": {}, "attachments": {}})
-    wanted = NewDataset(
-        name, attachment, source, Choice(last, condition, failed, corrected=corrected), columns,
-        expect_recorded=expect_recorded,
-    )  # fmt: skip
+    choice = Choice(last, condition, failed, corrected=corrected, scored=scored)
+    wanted = NewDataset(name, attachment, source, choice, columns, expect_recorded=expect_recorded)
     log.configure("text", "error")
 
     async def created() -> int:

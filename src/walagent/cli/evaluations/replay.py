@@ -46,6 +46,7 @@ _LAST: Final = 50  # runs
 @click.option(
     "--corrected", is_flag=True, help="Only runs of which somebody has changed what they wrote."
 )
+@click.option("--scored", is_flag=True, help="Only runs that people have scored.")
 @click.option("--dataset", metavar="NAME", help="The changes of a dataset, instead of runs.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="With --dataset: only N cases.")
 @click.option("--model", metavar="NAME", help="The candidate has this model.")
@@ -84,6 +85,7 @@ def replay_(  # noqa: PLR0913 - its options
     condition: str,
     failed: bool,
     corrected: bool,
+    scored: bool,
     dataset: str | None,
     limit: int | None,
     model: str | None,
@@ -103,7 +105,8 @@ def replay_(  # noqa: PLR0913 - its options
 
     Exit codes: 0 replayed, 1 the share of --fail-under is not reached.
     """
-    for option, is_given in (("--failed", failed), ("--corrected", corrected)):
+    selects = (("--failed", failed), ("--corrected", corrected), ("--scored", scored))
+    for option, is_given in selects:
         if dataset is not None and is_given:
             text = f"{option} selects runs, and --dataset replaces them"
             raise ConfigError(text, hint="Use one.")
@@ -119,9 +122,8 @@ def replay_(  # noqa: PLR0913 - its options
         "system_prompt": text,
         "file": None if agents_file is None else str(agents_file),
     }
-    options = ReplayOptions(
-        Choice(last or _LAST, condition, failed, dataset, limit, corrected), judge, jobs
-    )
+    choice = Choice(last or _LAST, condition, failed, dataset, limit, corrected, scored)
+    options = ReplayOptions(choice, judge, jobs)
     log.configure("text", "error")
     kept = {name: value for name, value in differs.items() if value is not None}
     document = asyncio.run(_replayed(session, attachment, wanted, kept, options, as_json=as_json))

@@ -25,19 +25,20 @@ from walagent.store.people.definitions import check_agent
 
 _COLUMNS: Final = (
     "run", "agent", "attachment", "version", "relation", "key", "column", "kind", "wrote", "value",
-    "omitted", "rows", "by_run", "committed_at",
+    "omitted", "rows", "by_run", "corrected_by", "committed_at",
 )  # fmt: skip
 
 
 def _values(row: Row) -> Iterable[Below]:
+    by = f", by run {row['by_run']}" if row["by_run"] is not None else ""
+    by += f", by {cell(row['corrected_by'])}" if row["corrected_by"] is not None else ""
     if row["kind"] == "bulk":
-        yield Below(f"{row['rows']} rows in one transaction")
+        yield Below(f"{row['rows']} rows in one transaction{by}")
     elif row["omitted"]:
-        yield Below("the values are not recorded")
+        yield Below(f"the values are not recorded{by}")
     elif row["kind"] == "deleted":
-        yield Below(f"{_value(row['wrote'])} → the row was deleted")
+        yield Below(f"{_value(row['wrote'])} → the row was deleted{by}")
     else:
-        by = f", by run {row['by_run']}" if row["by_run"] is not None else ""
         yield Below(f"{_value(row['wrote'])} → {_value(row['value'])}{by}")
 
 
@@ -65,6 +66,9 @@ _SCREEN: Final = Screen(
 @click.option("--run", type=int, metavar="RUN", help="Only of what this run wrote.")
 @click.option("--column", "name", metavar="NAME", help="Only of this column.")
 @click.option(
+    "--by", metavar="NAME", help="Only by this principal or login, as far as it is known."
+)
+@click.option(
     "--since",
     "start",
     callback=since,
@@ -87,6 +91,7 @@ def corrections_(  # noqa: PLR0913 - as many as the command has options
     agent: str | None,
     run: int | None,
     name: str | None,
+    by: str | None,
     start: datetime | timedelta | None,
     limit: int,
     as_json: bool,
@@ -96,7 +101,7 @@ def corrections_(  # noqa: PLR0913 - as many as the command has options
     async def read(conn: Connection) -> list[corrections.Found]:
         await check_agent(conn, agent)
         return await corrections.list_corrections(
-            conn, agent=agent, column=name, run=run, since=start, limit=limit
+            conn, agent=agent, column=name, run=run, by=by, since=start, limit=limit
         )
 
     rows = ask(where, read)
@@ -105,7 +110,7 @@ def corrections_(  # noqa: PLR0913 - as many as the command has options
 
 _OF_AGENTS: Final = (
     "agent", "attachment", "version", "column", "written", "corrected", "changed_in_bulk",
-    "confirmed", "accuracy",
+    "confirmed", "scored", "wrong", "accuracy",
 )  # fmt: skip
 _ACCURACY: Final = Screen(
     [
@@ -116,6 +121,8 @@ _ACCURACY: Final = Screen(
         column("corrected"),
         Column("in bulk", lambda row: row["changed_in_bulk"]),
         column("confirmed"),
+        column("scored"),
+        column("wrong"),
         Column("accuracy", lambda row: f"{100 * row['accuracy']:.1f} %", WHOLE),
     ]
 )

@@ -5,7 +5,7 @@ select o.run_id, o.commit_lsn::text, o.ordinal, o.column_name,
        concat_ws(' ', extract(epoch from o.committed_at), o.commit_lsn, o.ordinal, o.run_id, o.column_name) as place,
        o.agent, o.version, o.table_name as relation, o.key, o.kind, left(o.wrote, 300) as wrote, left(o.value, 300) as value,
        coalesce(length(o.wrote) > 300, false) or coalesce(length(o.value) > 300, false) as is_cut,
-       o.omitted, o.rows, o.by_run, o.committed_at,
+       o.omitted, o.rows, o.by_run, o.corrected_by, o.committed_at,
        -- Whether the login of the principal cannot read the column in the table.
        not (select agent_internal.sees_changes())
            and not coalesce(agent_internal.readable_part(c.relation, jsonb_build_object(o.column_name, ''), jsonb_build_object(o.column_name, c.number)) ? o.column_name, false) as is_hidden

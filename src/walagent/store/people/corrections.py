@@ -18,12 +18,14 @@ async def list_corrections(  # noqa: PLR0913 - criteria, each of which can be mi
     agent: str | None = None,
     column: str | None = None,
     run: int | None = None,
+    by: str | None = None,
     since: datetime | timedelta | None = None,
     limit: int,
 ) -> list[Found]:
     """List corrections that meet all criteria, the latest first.
 
     Args:
+        by: who has signed the transaction, or asked for the revert.
         since: when they were committed; a timedelta counts from now.
     """
     age = since if isinstance(since, timedelta) else None
@@ -34,6 +36,7 @@ async def list_corrections(  # noqa: PLR0913 - criteria, each of which can be mi
             "agent": agent,
             "column": column,
             "run": run,
+            "by": by,
             "since": None if age is not None else since,
             "age": age,
             "limit": limit,

@@ -7,7 +7,9 @@ select a.agent,
        sum(a.corrected)::bigint as corrected,
        sum(a.changed_in_bulk)::bigint as changed_in_bulk,
        sum(a.confirmed)::bigint as confirmed,
-       round(1 - sum(a.corrected) / sum(a.written), 4) as accuracy
+       sum(a.scored)::bigint as scored,
+       sum(a.wrong)::bigint as wrong,
+       round(1 - sum(a.wrong) / sum(a.written), 4) as accuracy
   from agent.accuracy a
  where (%(agent)s::text is null or a.agent = %(agent)s)
    and (%(since)s::timestamptz is null or a.day >= %(since)s::date)

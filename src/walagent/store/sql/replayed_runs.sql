@@ -16,6 +16,7 @@ select r.id,
           from agent.correction k
                left join pg_catalog.pg_attribute a on a.attrelid = k.relation and a.attname = k.column_name and not a.attisdropped
          where k.run_id = r.id and k.kind = 'changed' and not k.omitted) as corrected,
+       (select sum(s.value) from agent.score s where s.run_id = r.id)::float8 as score,
        (select coalesce(jsonb_agg(jsonb_build_object('seq', s.seq, 'kind', s.kind, 'content', s.content,
                                                      'duration_ms', s.duration_ms) order by s.seq), '[]')
           from agent.step s
@@ -28,6 +29,7 @@ select r.id,
    and (%(runs)s::bigint[] is null or r.id = any (%(runs)s))
    and (not %(corrected)s
         or exists (select from agent.correction k where k.run_id = r.id and k.kind = 'changed' and not k.omitted))
+   and (not %(scored)s or exists (select from agent.score s where s.run_id = r.id))
    and agent_internal.was_shown(r.id)
  order by r.id desc
  limit %(limit)s
