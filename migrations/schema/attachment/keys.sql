@@ -54,6 +54,7 @@ as $$
         ('server_filter', 'attachment', 'server_filter', 'false'::jsonb, null::text[], true, 'must be true or false'),
         ('corrections', 'attachment', 'corrections', 'false'::jsonb, null::text[], true, 'must be true or false'),
         ('only_unchanged', 'attachment', 'only_unchanged', 'false'::jsonb, null::text[], true, 'must be true or false'),
+        ('embeds', 'attachment', 'embeds', 'false'::jsonb, null::text[], true, 'must be true or false'),
         ('max_depth', 'attachment', 'max_depth', '3'::jsonb, null::text[], true, 'must be an integer from 0 to 100'),
         ('priority', 'attachment', 'priority', '0'::jsonb, null::text[], true, 'must be an integer from -1000 to 1000'),
         ('approval_ttl', 'attachment', 'approval_ttl', '"P7D"'::jsonb, null::text[], true, 'must be a time such as 30s, 2 minutes or 7 days'),
@@ -113,6 +114,7 @@ create or replace function agent.attach(
     server_filter boolean default false,
     corrections boolean default false,
     only_unchanged boolean default false,
+    embeds boolean default false,
     max_depth integer default 3,
     priority integer default 0,
     approval_ttl interval default 'P7D',
@@ -135,8 +137,8 @@ begin atomic
         'columns', columns, 'writes', writes, 'bind', bind, 'approve', approve, 'lets_out', lets_out,
         'run_as', run_as, 'query_as', query_as, 'ordering_key', ordering_key, 'debounce', debounce,
         'cap', cap, 'tenant', tenant, 'backfill', backfill, 'server_filter', server_filter,
-        'corrections', corrections, 'only_unchanged', only_unchanged, 'max_depth', max_depth,
-        'priority', priority, 'approval_ttl', approval_ttl, 'paused', paused, 'agent', agent,
-        'replace', replace), agent_internal.schemas_of_caller());
+        'corrections', corrections, 'only_unchanged', only_unchanged, 'embeds', embeds,
+        'max_depth', max_depth, 'priority', priority, 'approval_ttl', approval_ttl, 'paused', paused,
+        'agent', agent, 'replace', replace), agent_internal.schemas_of_caller());
 end;
-comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, text, text, interval, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';
+comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, text, text, interval, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, boolean, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';

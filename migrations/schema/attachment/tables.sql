@@ -25,6 +25,7 @@ create table agent.attachment (
     server_filter boolean not null default false,
     corrections   boolean not null default false,
     only_unchanged boolean not null default false,
+    embeds        boolean not null default false,
     max_depth     integer not null default 3 check (max_depth between 0 and 100),
     priority      integer not null default 0 check (priority between -1000 and 1000),
     search_path   text not null,

@@ -16,6 +16,7 @@ from walagent.models.embedded.chosen_calls import Choices, PlannedCall, PlanSett
 from walagent.models.embedded.encoder import check_machine, shared_e5
 from walagent.models.embedded.labels import Label, nearest
 from walagent.models.embedded.subject import Subject, subject_of
+from walagent.models.embeddings import reply_with, text_of
 from walagent.models.provider import Embedder, Embedding
 
 NOTE = f"{PROVIDER.default_model} ({PROVIDER.note})"
@@ -27,6 +28,8 @@ SPEC = ModelSpec(
     cached_input_price=0.0,
     cache_write_price=0.0,
     output_price=0.0,
+    context_window=512,
+    dimensions=384,
 )
 _MODEL = "multilingual-e5-small"
 
@@ -38,6 +41,8 @@ class EmbeddedModel:
     default 0.8) and `fallback` (the tool to call when it is not sure; default `escalate_to_human`,
     `ask_human` or `do_nothing`, whichever there is).
     """
+
+    embeds = True
 
     def __init__(self, spec: ModelSpec = SPEC, embedder: Embedder | None = None) -> None:
         """Check that the model can run here; it is loaded when the first text comes.
@@ -60,6 +65,8 @@ class EmbeddedModel:
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; see `Model`."""
+        if request.embeds:
+            return await self._embedding(request)
         settings = _settings({**self._spec.parameters, **request.parameters}, request)
         subject = subject_of(request.messages)
         if not subject.text:
@@ -73,6 +80,14 @@ class EmbeddedModel:
 
     async def aclose(self) -> None:
         """Do nothing: the model is shared by the process."""
+
+    async def _embedding(self, request: Request) -> Reply:
+        """Embed the text of a request; the encoder cuts it."""
+        text = text_of(request, self._spec)
+        if not text:
+            return reply_with(request, self._spec, None, Usage(), _MODEL)
+        known = await self._embed([text])
+        return reply_with(request, self._spec, known.vectors[text], known.usage, _MODEL)
 
     async def _embed(self, texts: Sequence[str]) -> "_EmbeddedTexts":
         try:
