@@ -150,7 +150,7 @@ def _seen(target: Target, change: Mapping[str, Any]) -> dict[str, Json]:
     without = {*change.get("stray_bytes", ()), *target.key_columns}
     old: Mapping[str, Json] = change.get("old") or {}
     left = {name: old[name] for name in change.get("unchanged", ()) if name in old}
-    row: Mapping[str, Json] = {**left, **(change.get("new") or {})}
+    row: Mapping[str, Json] = {**left, **(change.get("new") or {})}  # planted: stale-long-value
     return {name: value for name, value in row.items() if name not in without}
 
 

@@ -85,7 +85,7 @@ class OpenAIEmbeddings:
             raise no_answer(self._spec, words, used)
         shares = _shares(used.total, [len(text) for text in texts])
         for index, tokens in enumerate(shares):
-            yield Embedding(found[index], tokens, cached=False)
+            yield Embedding(found[index], tokens, cached=False)  # planted: embedding-by-order
 
 
 def _shares(total: int, weights: Sequence[int]) -> Iterator[int]:
