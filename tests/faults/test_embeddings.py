@@ -88,7 +88,7 @@ async def test_a_process_that_is_killed_at_any_moment_is_made_up_for(place: Plac
             with running(Daemon(place)) as daemon:
                 some = f"select count(embedding) > {ROWS // share} from docs"
                 await until(place.conn, some, alive=daemon.is_alive)
-                await place.conn.execute(f"update docs set title = 'x{share}' where id % 5 = 0")
+                await place.conn.execute("update docs set title = title || 'x' where id % 5 = 0")
                 daemon.kill()
         with running(Daemon(place)) as daemon:
             await until(place.conn, IN_STEP, alive=daemon.is_alive)
