@@ -46,9 +46,8 @@ async def stale(conn: AsyncConnection[Any]) -> list[int]:
     ("point", "nth"),
     [
         ("model.answered", 60),
-        pytest.param("intake.runs_inserted", 2, marks=pytest.mark.slow),
         pytest.param("step.recorded", 40, marks=pytest.mark.slow),
-        pytest.param("tool.recorded", 80, marks=pytest.mark.slow),
+        pytest.param("tool.started", 80, marks=pytest.mark.slow),
         pytest.param("tool.committed", 80, marks=pytest.mark.slow),
         pytest.param("run.committed", 20, marks=pytest.mark.slow),
     ],

@@ -265,3 +265,17 @@ async def test_equal_texts_are_embedded_once_with_reuse(conn: AsyncConnection, d
         await run_all(conn, EMBED % ", reuse => '1 day'")
         await d.in_step()
         assert sorted(d.provider.embeddings.texts) == ["a", "b", "old\nrow"]
+
+
+@pytest.mark.parametrize("sizes", [(5, 300_000), (300_000, 5)])
+async def test_a_value_that_is_cut_in_the_change_is_compared_as_it_is(
+    conn: AsyncConnection, dsn: str, sizes: tuple[int, int]
+) -> None:
+    """The old row in the WAL can be cut where the new one is not, and the other way round."""
+    was, becomes = (f"update docs set body = repeat('x', {size})" for size in sizes)
+    async with desk(conn, dsn) as d:
+        await run_all(conn, was)
+        await run_all(conn, EMBED % ", backfill => false")
+        await run_all(conn, becomes)
+        await d.daemon.ended(1, attachment="docs_embedding")
+        assert await value(conn, "select count(embedding) from docs") == 1
