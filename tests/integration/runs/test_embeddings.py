@@ -279,3 +279,17 @@ async def test_a_value_that_is_cut_in_the_change_is_compared_as_it_is(
         await run_all(conn, becomes)
         await d.daemon.ended(1, attachment="docs_embedding")
         assert await value(conn, "select count(embedding) from docs") == 1
+
+
+async def test_a_generated_column_is_embedded(conn: AsyncConnection, dsn: str) -> None:
+    """The WAL has it from version 18 on: it is where a text is put together."""
+    if conn.info.server_version < 180_000:
+        pytest.skip("generated columns are not in the WAL")
+    async with desk(conn, dsn) as d:
+        said = "alter table docs add said text generated always as ('Title: ' || title) stored"
+        await run_all(conn, said)
+        await run_all(conn, EMBED.replace("{title,body}", "{said}") % "")
+        await d.daemon.ended(1, attachment="docs_embedding")
+        await run_all(conn, "update docs set title = 'new'")
+        await d.daemon.ended(2, attachment="docs_embedding")
+        assert d.provider.embeddings.texts == ["Title: old", "Title: new"]
