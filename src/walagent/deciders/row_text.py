@@ -21,7 +21,8 @@ def row_text(change: Mapping[str, Any], columns: Sequence[str]) -> str:
         if name not in row:
             raise ModelRejectedError(
                 f'the change does not have the value of column "{name}"',
-                hint="It was made before the replica identity was full; update the row again.",
+                hint="The replica identity was not full, or the row was of another tenant before."
+                " Change one of the columns: the run of that change embeds the row.",
             )
     return "\n".join(_text(row[name]) for name in columns if row[name] is not None)
 
