@@ -177,6 +177,7 @@ class Request:
     continues: bool = True  # a later call is likely to send these messages again
     timeout: float = 120.0  # seconds for the whole call
     tier: str = ""  # "flex"; "": the standard one
+    embeds: str = ""  # the argument of the one tool that the embedding of the text is; "": none is
     run_id: int = 0  # for tracing and cache keys; never sent as content
     # Called with each piece of the reply's text as it is written; None: nobody reads it.
     on_text: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
@@ -220,6 +221,7 @@ class ModelSpec:
     parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
     reasons: bool = False  # before it answers, unless a parameter says otherwise
     cache_min_tokens: int | None = None  # from which the provider caches the start of a prompt
+    dimensions: int | None = None  # of its embeddings; None: it makes none
     price_bands: tuple[PriceBand, ...] = ()  # by `above`, ascending
     flex_factor: float | None = None  # of all prices in the tier flex; None: there is no such tier
     batch_factor: float | None = None  # of all prices in a batch; None: there are no batches

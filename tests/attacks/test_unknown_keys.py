@@ -34,6 +34,14 @@ CASES: Final = [
         "temprature",
         "temperature",
     ),
+    (
+        "agent.embed(parameters)",
+        "alter table support_tickets add embedding real[], replica identity full;"
+        " select agent.embed('support_tickets', '{issue}', 'embedding', 'embedded/e5',"
+        " parameters => '{\"dimension\": 384}')",
+        "dimension",
+        "dimensions",
+    ),
     ("agent.parameters", AGENT("parameters", '{"temprature": 0}'), "temprature", "temperature"),
     (
         "agent.attach(parameters)",

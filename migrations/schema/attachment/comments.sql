@@ -17,6 +17,7 @@ comment on column agent.attachment.debounce is 'Changes with one ordering key wi
 comment on column agent.attachment.cap is 'Maximum number of concurrent runs; NULL: as many as the workers have slots';
 comment on column agent.attachment.backfill is 'Whether rows that existed at the attach get runs';
 comment on column agent.attachment.only_unchanged is 'Whether update_row writes only while the row has the values that the agent was shown';
+comment on column agent.attachment.embeds is 'Whether runs write the embedding of columns into the column of writes';
 comment on column agent.attachment.corrections is 'Whether updates and deletions of the table are published, so that what others change of its writes is found';
 comment on column agent.attachment.server_filter is 'Whether the server filters by the condition before it sends a row; PostgreSQL then rejects changes of the columns that it reads';
 comment on column agent.attachment.score_share is 'Share of its runs, chosen at random, that people are asked to score';

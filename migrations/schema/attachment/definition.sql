@@ -361,6 +361,9 @@ begin
         _second.model := _agent.fallback;
         perform agent_internal.check_model(_second, _tools);
     end if;
+    if _attachment.embeds then
+        perform agent_internal.check_embedder(_agent, _attachment, _names);
+    end if;
     _finish := coalesce(_agent.finish, case
         when _agent.tool_choice not in ('auto', 'required') then 'after_call'
         when 'update_row' = any (_names) and _names <@ '{update_row,do_nothing}' then 'after_call'
@@ -378,6 +381,7 @@ begin
         'missing_old', to_jsonb(_absent),
         'json_columns', agent_internal.json_columns(_attachment.relation),
         'row_filter', _filter,
+        'dimensions', case when _attachment.embeds then (agent_internal.model_of(_agent.tenant, _agent.model)).dimensions end,
         'debounce_seconds', extract(epoch from _attachment.debounce),
         'approval_seconds', extract(epoch from _attachment.approval_ttl),
         'agent_version', _agent.version,
@@ -469,6 +473,9 @@ begin
     perform agent_internal.check_writable(new.relation, new.writes);
     if new.only_unchanged and new.writes = '{}' then
         raise exception 'only_unchanged requires writes: it is about update_row' using errcode = 'WA013';
+    end if;
+    if new.embeds then
+        perform agent_internal.check_embedding(new);
     end if;
     perform agent_internal.check_columns(new.relation, new.ordering_key, 'ordering_key');
     perform agent_internal.check_streamed(new.relation, agent_internal.key_columns(new.relation), 'the primary key');

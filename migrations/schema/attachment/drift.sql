@@ -133,6 +133,7 @@ begin
             union all select agent_internal.identity_drift(_relation, _definition)
             union all select agent_internal.stream_drift(_relation, _definition)
             union all select agent_internal.tool_drift(_relation, _definition)
+            union all select agent_internal.embedding_drift(_relation, _definition)
             union all
             select format('role "%s" does not exist; it is used as run_as', _definition ->> 'run_as')
              where not exists (select from pg_roles where rolname = _definition ->> 'run_as')) as l (reason)
@@ -179,7 +180,7 @@ as $$
     select agent_internal.drift_of(a.definition)
       from agent.run r join agent.attachment a on a.id = r.attachment_id and a.version = r.attachment_version
      where r.id = _run
-       and _sqlstate in ('WA009', '42883', '42P01', '42703', '42704', '3F000', '22P02')
+       and _sqlstate in ('WA009', '42883', '42P01', '42703', '42704', '3F000', '22P02', '22000')  -- 22000: of vectors
 $$;
 comment on function agent_internal.drift_of_run(bigint, text) is 'Why the attachment of a run is broken, if an error can have that cause';
 

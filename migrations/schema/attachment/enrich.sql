@@ -1,19 +1,17 @@
 -- Columns that agents keep in step with others of their row.
 
--- The spec with which agent_internal.attach() attaches such an agent.
+-- Check the columns of a table that are to be kept in step with others.
 --
--- Args: _columns: that the values are made of; _writes: that are kept; _given: other keys of the spec.
+-- Args: _columns: that the values are made of; _writes: that are kept.
 -- Raises WA010 if one of the lists is empty, and WA013 if they have a column in common.
-create or replace function agent_internal.enrichment(_target regclass, _columns text[], _writes text[], _given jsonb)
-    returns jsonb
+create or replace function agent_internal.check_kept(_target regclass, _columns text[], _writes text[])
+    returns void
     language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
 declare
     _both   constant text := (select c from unnest(_columns) c where c = any (_writes) limit 1);
-    _absent constant text := (select c from unnest(_columns) c where c <> all (agent_internal.identity_columns(_target)) limit 1);
-    _table  constant text := (select relname from pg_class where oid = _target);
     _of_key constant text := (select c from unnest(_writes) c where c = any (agent_internal.key_columns(_target)) limit 1);
 begin
     perform agent_internal.check_relation(_target, '{insert,update}');
@@ -29,6 +27,23 @@ begin
         raise exception 'writes: column "%" is part of the primary key of %', _of_key, _target using errcode = 'WA013';
     end if;
     perform agent_internal.check_columns(_target, _columns, 'columns');
+end;
+$$;
+
+-- The spec with which agent_internal.attach() attaches such an agent.
+--
+-- Args: as of agent_internal.check_kept(); _given: other keys of the spec.
+create or replace function agent_internal.enrichment(_target regclass, _columns text[], _writes text[], _given jsonb)
+    returns jsonb
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _absent constant text := (select c from unnest(_columns) c where c <> all (agent_internal.identity_columns(_target)) limit 1);
+    _table  constant text := (select relname from pg_class where oid = _target);
+begin
+    perform agent_internal.check_kept(_target, _columns, _writes);
     if _absent is not null then
         raise warning 'each UPDATE of % starts a run, for the WAL does not have the old value of "%"', _target, _absent
             using hint = format('alter table %s replica identity full', agent_internal.without_identity(_target, _absent));

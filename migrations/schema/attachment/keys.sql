@@ -58,6 +58,7 @@ as $$
         ('corrections', 'attachment', 'corrections', 'false'::jsonb, null::text[], true, 'must be true or false'),
         ('only_unchanged', 'attachment', 'only_unchanged', 'false'::jsonb, null::text[], true, 'must be true or false'),
         ('score_share', 'attachment', 'score_share', '0.0'::jsonb, null::text[], true, 'must be a number from 0 to 1'),
+        ('embeds', 'attachment', 'embeds', 'false'::jsonb, null::text[], true, 'must be true or false'),
         ('max_depth', 'attachment', 'max_depth', '3'::jsonb, null::text[], true, 'must be an integer from 0 to 100'),
         ('priority', 'attachment', 'priority', '0'::jsonb, null::text[], true, 'must be an integer from -1000 to 1000'),
         ('approval_ttl', 'attachment', 'approval_ttl', '"P7D"'::jsonb, null::text[], true, 'must be a time such as 30s, 2 minutes or 7 days'),
@@ -121,6 +122,7 @@ create or replace function agent.attach(
     corrections boolean default false,
     only_unchanged boolean default false,
     score_share numeric default 0.0,
+    embeds boolean default false,
     max_depth integer default 3,
     priority integer default 0,
     approval_ttl interval default 'P7D',
@@ -146,7 +148,7 @@ begin atomic
         'run_as', run_as, 'query_as', query_as, 'ordering_key', ordering_key, 'debounce', debounce,
         'cap', cap, 'tenant', tenant, 'backfill', backfill, 'server_filter', server_filter,
         'corrections', corrections, 'only_unchanged', only_unchanged, 'score_share', score_share,
-        'max_depth', max_depth, 'priority', priority, 'approval_ttl', approval_ttl, 'paused', paused,
-        'agent', agent, 'replace', replace), agent_internal.schemas_of_caller());
+        'embeds', embeds, 'max_depth', max_depth, 'priority', priority, 'approval_ttl', approval_ttl,
+        'paused', paused, 'agent', agent, 'replace', replace), agent_internal.schemas_of_caller());
 end;
-comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, text[], numeric, text, text, interval, integer, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, numeric, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';
+comment on function agent.attach(regclass, text, text, text[], text, text, integer, text, jsonb, jsonb, text[], numeric, text, text, interval, integer, integer, bigint, numeric, integer, integer, integer, text, integer, boolean, boolean, boolean, text, boolean, text[], text, text[], text[], jsonb, text[], text[], name, name, text[], interval, integer, text, boolean, boolean, boolean, boolean, numeric, boolean, integer, integer, interval, boolean, text, boolean) is 'Attach an agent to a table, with named arguments';

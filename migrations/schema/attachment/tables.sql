@@ -26,6 +26,7 @@ create table agent.attachment (
     corrections   boolean not null default false,
     only_unchanged boolean not null default false,
     score_share   numeric not null default 0 check (score_share between 0 and 1),
+    embeds        boolean not null default false,
     max_depth     integer not null default 3 check (max_depth between 0 and 100),
     priority      integer not null default 0 check (priority between -1000 and 1000),
     search_path   text not null,

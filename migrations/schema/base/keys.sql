@@ -32,7 +32,7 @@ declare
         repetition_penalty,repeat_penalty,length_penalty,reasoning_effort,reasoning,response_format,service_tier,parallel_tool_calls,
         logit_bias,logprobs,top_logprobs,prompt_logprobs,verbosity,metadata,thinking,effort,stop_sequences,stream_options,tool_choice,
         cache_control,prompt_cache_key,chat_template_kwargs,output_config,safety_identifier,mirostat_tau,mirostat_eta,typical_p,
-        context_management,threshold,margin,fallback,seed,stop,script}';
+        context_management,threshold,margin,fallback,seed,stop,script,dimensions}';
     _key  text;
     _near text;
 begin

@@ -16,6 +16,7 @@ comment on column agent.model.parameters is 'Sent with every call';
 comment on column agent.model.enabled is 'Whether it can be used';
 comment on column agent.model.reasons is 'Whether it reasons before it answers, so that its default output limit is higher';
 comment on column agent.model.cache_min_tokens is 'Number of tokens from which the provider caches the start of a prompt; NULL: unknown';
+comment on column agent.model.dimensions is 'Number of dimensions of its embeddings; NULL: it makes none';
 comment on column agent.model.price_bands is 'Prices of long prompts: [{"above": tokens of input, "input_price": ..., "cached_input_price": ..., "cache_write_price": ..., "output_price": ...}]';
 comment on column agent.model.batch_factor is 'What all prices are multiplied by for a reply of a batch; NULL: there are no batches';
 comment on column agent.model.flex_factor is 'What all prices are multiplied by for a reply of the tier flex; NULL: there is no such tier';

@@ -65,6 +65,8 @@ values
     -- Selects a tool by embedding similarity, on this machine, without key or network; not a language model.
     ('embedded/e5', 'embedded', 'e5', null, null, 'native', 512, 512, 0, 0, 0, 0, false, null);
 
+update agent.model set dimensions = 384 where name = 'embedded/e5';
+
 -- Above these many tokens of input, tokens cost so many times as much, for the whole request.
 update agent.model m
    set price_bands = jsonb_build_array(jsonb_build_object(

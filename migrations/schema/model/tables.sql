@@ -16,6 +16,7 @@ create table agent.model (
     enabled            boolean not null default true,
     reasons            boolean not null default false,
     cache_min_tokens   integer check (cache_min_tokens > 0),
+    dimensions         integer check (dimensions between 1 and 16000),
     price_bands        jsonb not null default '[]'
         constraint price_bands_are_prices check (
             jsonb_typeof(price_bands) = 'array'
@@ -27,6 +28,7 @@ create table agent.model (
     primary key (scope, name),
     constraint provider_has_tiers check (flex_factor is null or provider not in ('anthropic', 'embedded')),
     constraint provider_has_batches check (batch_factor is null or provider not in ('embedded', 'scripted')),
+    constraint provider_has_embeddings check (dimensions is null or provider <> 'anthropic'),
     constraint holds_no_key check (
     agent_internal.no_key(base_url, 'base_url') and agent_internal.no_key(credential, 'credential')
     and agent_internal.no_key(parameters::text, 'parameters'))

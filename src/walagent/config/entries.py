@@ -103,6 +103,8 @@ class ModelEntry(Part):
     registered."""
     cache_min_tokens: Positive | None = None
     """Tokens from which the provider caches the start of a prompt.  Default: as registered."""
+    dimensions: Annotated[int, Field(ge=1, le=16_000)] | None = None
+    """Dimensions of its embeddings; a model without them makes none.  Default: as registered."""
     parameters: dict[str, Any] | None = None
     """Sent with every request.  Default: as registered."""
     enabled: bool | None = None
@@ -184,6 +186,9 @@ class Attach(Part):
     """Let `update_row` write only while the row has the values that the agent was shown."""
     score_share: float = Field(default=0.0, ge=0, le=1)
     """The share of its runs, chosen at random, that people are asked to score."""
+    embeds: bool = False
+    """Write the embedding of `columns` into the one column of `writes`; the model is one with
+    `dimensions`."""
     max_depth: int = Field(default=3, ge=0, le=100)
     """Maximum length of a chain of agents' writes whose last change starts a run; 0: none."""
     priority: int = Field(default=0, ge=-1000, le=1000)

@@ -12,12 +12,13 @@ import orjson
 from walagent.deciders.fall_back import as_asked
 from walagent.deciders.loop import must_call, since_fresh, since_retry, times_cut
 from walagent.deciders.output_limit import output_limit
+from walagent.deciders.row_text import row_text
 from walagent.deciders.stages import in_stage, stage_of
-from walagent.domain.agent_spec import AgentSpec, Finish
+from walagent.domain.agent_spec import AgentSpec, Finish, Target
 from walagent.domain.run import RunSpec, Step, StepKind
 from walagent.domain.transcript import FORK, messages
 from walagent.domain.untrusted import RULE, framed
-from walagent.message import Json, ModelSpec, Request, ToolChoice
+from walagent.message import Json, Message, ModelSpec, Request, Text, ToolChoice
 
 _RULES = f"""\
 You act on changes in a PostgreSQL database. Each task shows what changed as JSON between two \
@@ -50,6 +51,8 @@ def _digits(value: object) -> orjson.Fragment:
 
 def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: ModelSpec) -> Request:
     """Build the next request of a run from what is recorded."""
+    if run.target is not None and run.target.embedded:
+        return _for_embedding(run, run.target, model)
     recent, steps = since_retry(steps), since_fresh(steps)
     agent = _as_forked(steps, as_asked(recent, run.agent))
     if (stage := stage_of(recent, agent)) is not None:
@@ -67,6 +70,22 @@ def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: Mode
         run_id=run.run_id,
     )
     return request if stage is None else in_stage(request)
+
+
+def _for_embedding(run: RunSpec, target: Target, model: ModelSpec) -> Request:
+    """Ask for the embedding of a row: the text alone, of what the last change left."""
+    text = row_text(run.claim.last, target.embedded)
+    return Request(
+        system="",
+        messages=(Message("user", (Text(text),)),),
+        tools=tuple(tool.spec for tool in run.agent.tools),
+        max_tokens=output_limit(run.agent, model, 0),
+        parameters=run.agent.parameters,
+        timeout=model.timeout,
+        continues=False,
+        embeds=target.writes[0],
+        run_id=run.run_id,
+    )
 
 
 def _as_forked(steps: Sequence[Step], agent: AgentSpec) -> AgentSpec:

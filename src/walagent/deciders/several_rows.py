@@ -29,7 +29,8 @@ one entry for each number."""
 
 def is_first(request: Request) -> bool:
     """Whether a request has nothing but a row, and one way to answer."""
-    return len(request.messages) == 1 and [tool.name for tool in request.tools] == [ONE]
+    alone = len(request.messages) > 1 or bool(request.embeds)
+    return not alone and [tool.name for tool in request.tools] == [ONE]
 
 
 def combined(requests: Sequence[Request], max_output_tokens: int) -> Request:

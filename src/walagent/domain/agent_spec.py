@@ -129,6 +129,7 @@ class Target:
     json_columns: Mapping[str, str] = field(default_factory=dict[str, str])  # to json or jsonb
     writes: tuple[str, ...] = ()  # that update_row can write
     only_unchanged: bool = False  # update_row compares the row with what was shown
+    embedded: tuple[str, ...] = ()  # columns whose embedding is written, in order; (): none is
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -142,6 +143,7 @@ class Target:
             json_columns=raw.get("json_columns", {}),
             writes=tuple(raw["writes"]),
             only_unchanged=raw.get("only_unchanged", False),
+            embedded=tuple(raw["columns"]) if raw.get("embeds") else (),
         )
 
     @property

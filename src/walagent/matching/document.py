@@ -97,7 +97,11 @@ def document(
         if UNCHANGED in change.new.values():
             shown["unchanged"] = [readable(n) for n, v in change.new.items() if v is UNCHANGED]
     if change.old is not None:
-        shown["old"] = _shown_row(change.old, form, limits, truncated, stray)
+        # Of a column that both rows have, the new one counts: update_row compares with it.
+        present = shown.get("new", {}).keys()
+        former: dict[str, int] = {}
+        shown["old"] = _shown_row(change.old, form, limits, former, stray)
+        truncated |= {name: n for name, n in former.items() if name not in present}
     if truncated:
         shown["truncated"] = truncated
     if stray:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from walagent.base.retries import doubling, seconds
 from walagent.errors import (
     ModelLimitedError,
+    ModelRejectedError,
     ModelUnauthorizedError,
     ModelUnavailableError,
     WalagentError,
@@ -29,6 +30,7 @@ from walagent.errors import (
 from walagent.message import ModelSpec, Reply, Request
 from walagent.models.batches import Batches, batches_of
 from walagent.models.cost import FLEX
+from walagent.models.embeddings import embeds
 from walagent.models.model import Model
 from walagent.models.replies import storable_reply
 from walagent.telemetry.log import log
@@ -326,6 +328,9 @@ class LimitedModel:
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; the request's timeout begins when the call has its place."""
+        if request.embeds and not embeds(self.model):
+            spec = self.model.spec
+            raise ModelRejectedError(f"{spec.provider} {spec.model_id} makes no embeddings")
         self.calls += 1
         try:
             limiter = self.flex if request.tier else self.limiter

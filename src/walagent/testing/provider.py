@@ -24,7 +24,9 @@ from walagent.models.registry import find_provider, providers
 from walagent.models.replies import as_object
 from walagent.models.script import USAGE, Answer, Fault, Rule, Script
 from walagent.models.wire_format import Body, WireError, WireFormat, need
+from walagent.testing import fake_embeddings
 from walagent.testing.fake_batches import FakeBatches
+from walagent.testing.fake_embeddings import FakeEmbeddings
 from walagent.testing.http_server import HttpServer, Incoming, Outgoing
 
 KEY = "fake-key"  # the key that it accepts
@@ -59,6 +61,7 @@ class FakeProvider:
 
     Attributes:
         batches: those that were submitted, and how they end.
+        embeddings: those that were asked for, and how it answers.
         requests: number of requests, including those with an invalid key.
         key: the only valid key; change it to invalidate the previous one.
     """
@@ -77,6 +80,7 @@ class FakeProvider:
         self._formats = {wire.path: wire for wire in wire_formats().values()}
         self._keep = keep
         self.batches = FakeBatches(self._answer_call)
+        self.embeddings = FakeEmbeddings()
         self.received: list[Received] = []
         self.requests = 0
         self.key = KEY
@@ -146,7 +150,11 @@ class FakeProvider:
         self.requests += 1
         if (about_batches := self._batches(incoming)) is not None:
             return about_batches
-        wire = self._formats.get(incoming.path.partition("?")[0])
+        path = incoming.path.partition("?")[0]
+        if path == fake_embeddings.PATH and self._has_key(incoming):
+            await asyncio.sleep(self._script.latency)
+            return self.embeddings.answer(incoming)
+        wire = self._formats.get(path)
         if wire is None or incoming.method != "POST":
             return Outgoing(404, json.dumps({"error": f"no such path: {incoming.path}"}).encode())
         if not wire.has_key(incoming.headers, self.key):
@@ -164,10 +172,10 @@ class FakeProvider:
 
     def _batches(self, incoming: Incoming) -> Outgoing | None:
         """Answer a request about batches; None: it is about none."""
-        wires = self._formats.values()
-        if not any(wire.has_key(incoming.headers, self.key) for wire in wires):
-            return None  # as to any other request
-        return self.batches.take(incoming)
+        return self.batches.take(incoming) if self._has_key(incoming) else None
+
+    def _has_key(self, incoming: Incoming) -> bool:
+        return any(wire.has_key(incoming.headers, self.key) for wire in self._formats.values())
 
     def _answer_call(self, path: str, body: Body, headers: Mapping[str, str]) -> tuple[int, Body]:
         """Answer a call of a batch, as if it had been made alone."""

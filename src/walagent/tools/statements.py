@@ -144,10 +144,13 @@ def _update_row(
 def _seen(target: Target, change: Mapping[str, Any]) -> dict[str, Json]:
     """Return what the agent was shown of the row, and can have changed since by others.
 
-    Bytes that are not text are not compared: they were shown as something else.
+    What an update left as it was can be in the old row alone.  Bytes that are not text are not
+    compared: they were shown as something else.
     """
     without = {*change.get("stray_bytes", ()), *target.key_columns}
-    row: Mapping[str, Json] = change.get("new") or {}
+    old: Mapping[str, Json] = change.get("old") or {}
+    left = {name: old[name] for name in change.get("unchanged", ()) if name in old}
+    row: Mapping[str, Json] = {**left, **(change.get("new") or {})}  # planted: stale-long-value
     return {name: value for name, value in row.items() if name not in without}
 
 

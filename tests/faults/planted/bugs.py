@@ -38,6 +38,7 @@ ORDERING = "tests/integration/sql/test_ordering.py::"
 CLAIMS = "tests/integration/sql/test_claim_chance.py::"
 PRIORITY = "tests/integration/sql/test_priority.py::"
 UNCHANGED = "tests/integration/runs/test_only_unchanged.py::"
+EMBEDDINGS = "tests/integration/runs/test_embeddings.py::"
 DAEMONS = (
     "tests/faults/test_failpoints.py::test_daemons_that_are_killed_at_every_point_are_made_up_for"
 )
@@ -360,6 +361,30 @@ BUGS = (
                 UNCHANGED + "test_what_somebody_has_changed_meanwhile_is_not_overwritten",
                 r"results\(conn\)|== \[",
                 "the value that a person set is overwritten",
+            ),
+        ),
+    ),
+    Bug(
+        "stale-long-value",
+        "a long value that an update left as it was is not compared before the row is written",
+        (Rewrite("stale-long-value", r"\*\*left, ", ""),),
+        (
+            Catch(
+                EMBEDDINGS + "test_long_values_that_an_update_leaves_are_embedded",
+                "== 1",
+                "an embedding of a former text is written",
+            ),
+        ),
+    ),
+    Bug(
+        "embedding-by-order",
+        "the embeddings of an answer are taken in their order, not by their index",
+        (Rewrite("embedding-by-order", r"found\[index\]", "[*found.values()][index]"),),
+        (
+            Catch(
+                EMBEDDINGS + "test_texts_of_concurrent_runs_are_sent_together",
+                r"stale|== \[\]",
+                "rows get the embeddings of others",
             ),
         ),
     ),

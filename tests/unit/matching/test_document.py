@@ -104,6 +104,15 @@ def test_too_long_a_text_is_cut_and_said_to_be() -> None:
     assert found["truncated"] == {"a": MAX_TEXT + 5}
 
 
+def test_what_was_cut_of_the_old_row_is_not_said_of_the_new_one() -> None:
+    """Of a column that the new row does not have, it is."""
+    old = {"id": 1, "a": "x" * (MAX_TEXT + 5), "long": "y" * (MAX_TEXT + 7)}
+    found = document(change(Op.UPDATE, {"id": 1, "a": "x", "long": UNCHANGED}, old), DESK)
+    assert found["truncated"] == {"long": MAX_TEXT + 7}
+    longer = document(change(Op.UPDATE, {"id": 1, "a": "x" * (MAX_TEXT + 6)}, old), DESK)
+    assert longer["truncated"] == {"a": MAX_TEXT + 6, "long": MAX_TEXT + 7}
+
+
 def test_too_large_a_row_is_cut_where_its_room_ends() -> None:
     """What comes later is cut to nothing, and not forgotten."""
     row = {"id": 1, **{f"c{n}": "x" * MAX_TEXT for n in range(6)}, "last": "y"}

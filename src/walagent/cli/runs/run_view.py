@@ -177,7 +177,7 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _arguments(given: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={cell(value)}" for name, value in given.items())
+    return ", ".join(f"{name}={_shortened(cell(value))}" for name, value in given.items())
 
 
 def _shortened(text: str, most: int = 2000) -> str:

@@ -24,6 +24,7 @@ from walagent.models.embedded.chosen_calls import (
 from walagent.models.embedded.encoder import check_machine, shared_e5
 from walagent.models.embedded.labels import Label, nearest
 from walagent.models.embedded.subject import Subject, subject_of
+from walagent.models.embeddings import reply_with, text_of
 from walagent.models.provider import Embedder, Embedding
 
 NOTE = f"{PROVIDER.default_model} ({PROVIDER.note})"
@@ -35,6 +36,8 @@ SPEC = ModelSpec(
     cached_input_price=0.0,
     cache_write_price=0.0,
     output_price=0.0,
+    context_window=512,
+    dimensions=384,
 )
 _MODEL = "multilingual-e5-small"
 
@@ -47,6 +50,8 @@ class EmbeddedModel:
     `ask_human` or `do_nothing`, whichever there is).  In a cascade, whose requests have the tool
     `unsure`, it calls that one, unless all that it would call is sure and chosen from lists.
     """
+
+    embeds = True
 
     def __init__(self, spec: ModelSpec = SPEC, embedder: Embedder | None = None) -> None:
         """Check that the model can run here; it is loaded when the first text comes.
@@ -69,6 +74,8 @@ class EmbeddedModel:
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; see `Model`."""
+        if request.embeds:
+            return await self._embedding(request)
         settings = _settings({**self._spec.parameters, **request.parameters}, request)
         tools = tuple(tool for tool in request.tools if tool.name != UNSURE)
         in_stage, request = len(tools) < len(request.tools), replace(request, tools=tools)
@@ -88,6 +95,14 @@ class EmbeddedModel:
 
     async def aclose(self) -> None:
         """Do nothing: the model is shared by the process."""
+
+    async def _embedding(self, request: Request) -> Reply:
+        """Embed the text of a request; the encoder cuts it."""
+        text = text_of(request, self._spec)
+        if not text:
+            return reply_with(request, self._spec, None, Usage(), _MODEL)
+        known = await self._embed([text])
+        return reply_with(request, self._spec, known.vectors[text], known.usage, _MODEL)
 
     async def _embed(self, texts: Sequence[str]) -> "_EmbeddedTexts":
         try:

@@ -1,6 +1,7 @@
 """Models behind OpenAI Chat Completions: OpenAI's own, and every server that speaks it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import httpx2
 from openai import AsyncOpenAI, AsyncStream, OpenAIError, RequestOptions
@@ -14,12 +15,21 @@ from walagent.models.credentials import Secrets, find_endpoint
 from walagent.models.error_bodies import decoded
 from walagent.models.errors import Failure
 from walagent.models.exchange import failure_of, refused, unreadable, values
-from walagent.models.openai import API, calls_by_schema, request_body, response_body, streamed_body
+from walagent.models.openai import (
+    API,
+    calls_by_schema,
+    embeddings,
+    request_body,
+    response_body,
+    streamed_body,
+)
 from walagent.models.openai.batch_files import OpenAIBatches
 from walagent.models.openai.tool_rules import is_mistral, rules_of
+from walagent.models.replies import as_object
 from walagent.models.tool_schemas import Presented, presented
 
 _PATH = "/chat/completions"
+_Post = Callable[[dict[str, Json], Request], Awaitable[Json]]
 _FAILURES = (OpenAIError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
 
 
@@ -30,6 +40,8 @@ class OpenAIModel:
     blocks the loop for 60 ms on a long transcript; the answer is read as JSON.  So is a stream: the
     SDK's own reader hides whether it said that it was whole.
     """
+
+    embeds = True
 
     def __init__(self, spec: ModelSpec, secrets: Secrets) -> None:
         """Find the key, connect to nothing.
@@ -46,6 +58,7 @@ class OpenAIModel:
         self._endpoint = find_endpoint(spec, API, secrets)
         self._rules = rules_of(spec, self._endpoint)
         self._clients = Shards(self._open_client)
+        self._embeddings = embeddings.OpenAIEmbeddings(spec, self._embedded)
 
     @property
     def spec(self) -> ModelSpec:
@@ -54,24 +67,40 @@ class OpenAIModel:
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; see `Model`."""
+        if request.embeds:
+            return await self._embeddings.complete(request)
         asked = presented(request, self._rules)
         request = asked.request
         body = self._body_of(request, self._spec, official=self._endpoint.official)
+        return self._read(await self._answer(self._post, body, request), asked)
+
+    async def _answer(self, post: _Post, body: dict[str, Json], request: Request) -> Json:
         try:
             async with asyncio.timeout(request.timeout):
-                answer = await self._post(body, request)
+                return await post(body, request)
         except _FAILURES as error:
             # Not chained: the SDK's text and its traceback repeat the request.
             raise self._refused(failure_of(error, self._endpoint), request) from None
-        return self._read(answer, asked)
+
+    async def _embedded(self, path: str, body: dict[str, Json], request: Request) -> Json:
+        async def post(body: dict[str, Json], request: Request) -> Json:
+            options: RequestOptions = {"timeout": timeouts(request.timeout)}
+            with self._clients.lend() as client:
+                return await client.post(path, body=body, cast_to=object, options=options)
+
+        return self._checked(await self._answer(post, body, request), request)
 
     def _read(self, answer: Json, asked: Presented) -> Reply:
-        request = asked.request
+        answer = self._checked(answer, asked.request)
+        return asked.read(self._reply_of(answer, self._spec, asked.request))
+
+    def _checked(self, answer: Json, request: Request) -> Json:
+        """Return an answer that is an object, and of no error."""
         if (failure := response_body.error_body(answer)) is not None:
             raise self._refused(failure, request)
         if not isinstance(answer, dict):
             raise unreadable(answer, self._spec, self._endpoint)
-        return asked.read(self._reply_of(answer, self._spec, request))
+        return as_object(answer)
 
     @property
     def batches(self) -> OpenAIBatches:
@@ -88,6 +117,7 @@ class OpenAIModel:
 
     async def aclose(self) -> None:
         """Give connections back."""
+        await self._embeddings.aclose()
         await self._clients.aclose()
 
     async def _post(self, body: dict[str, Json], request: Request) -> Json:
@@ -119,7 +149,7 @@ class OpenAIModel:
         return prompt.assembled({**body, **streamed_body.ASKED}, gone)
 
     def _open_client(self) -> AsyncOpenAI:
-        root, query = address(self._endpoint.base_url, _PATH)
+        root, query = address(self._endpoint.base_url, _PATH, embeddings.PATH)
         client = AsyncOpenAI(
             api_key=self._endpoint.key,
             base_url=root,

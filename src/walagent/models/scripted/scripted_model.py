@@ -23,6 +23,8 @@ class ScriptedModel:
             exception to raise, or a function of the request that gives one of these.
     """
 
+    embeds = True
+
     def __init__(
         self,
         replies: Iterable[Answer] = (),
