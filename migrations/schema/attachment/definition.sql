@@ -346,9 +346,6 @@ begin
     perform agent_internal.check_bound_types(_attachment.relation, _tools, _attachment.bind);
     perform agent_internal.check_model(_agent, _tools);
     perform agent_internal.check_tier(_agent);
-    if _agent.rows_per_request is not null then
-        perform agent_internal.check_rows_per_request(_agent, _tools);
-    end if;
     if _attachment.relation <> 'agent.event'::regclass then  -- turns ask the last model alone: people wait for them
         _cascade := agent_internal.cascade_of(_given);
         perform agent_internal.check_cascade(_agent, _tools, _cascade -> 'stages');
@@ -363,6 +360,9 @@ begin
     end if;
     if _attachment.embeds then
         perform agent_internal.check_embedder(_agent, _attachment, _names);
+    end if;
+    if _agent.rows_per_request is not null then
+        perform agent_internal.check_rows_per_request(_agent, _tools);
     end if;
     _finish := coalesce(_agent.finish, case
         when _agent.tool_choice not in ('auto', 'required') then 'after_call'

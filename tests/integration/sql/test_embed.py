@@ -106,6 +106,8 @@ async def test_old_values_must_be_in_the_wal(docs: AsyncConnection) -> None:
         ("only_unchanged=false", "WA013", "requires only_unchanged"),
         ("tools=[do_nothing]", "WA011", "an embedding calls none"),
         ("fallback=large", "WA014", "cannot be compared"),
+        ("rows_per_request=4", "WA014", "has rows_per_request"),
+        ("cascade=[large]", "WA014", "has cascade"),
     ],
 )
 async def test_what_has_no_meaning_for_embeddings_is_refused(
