@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -73,7 +74,8 @@ async def desk(
         await add_runs(conn, attached, str(number), change=change, **more)
     model = ScriptedModel([answer, answer], spec=PRICED, latency=latency)
     limits = ModelLimits(LimitSettings(pause=0.01))
-    registry = Models({"fake": PRICED}, lambda _: model, limits)
+    specs = {"fake": PRICED, "small": replace(PRICED, name="small")}
+    registry = Models(specs, lambda _: model, limits)
     async with daemon(conn, dsn, registry, parts=("worker",), slots=10) as d:
         yield d, model
 
@@ -264,6 +266,26 @@ async def test_equal_rows_are_in_a_request_once(conn: AsyncConnection, dsn: str)
     assert await value(conn, RIGHT) == 4
     costs = "select count(*) filter (where cost = 0) from agent.step where kind = 'reply'"
     assert await value(conn, costs) == 2
+
+
+async def test_what_no_earlier_model_is_sure_of_is_asked_together(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Models of a cascade are asked row by row, the last one for several rows."""
+    small = "insert into agent.model (name, provider, model_id) values ('small', 'scripted', 'x')"
+    await run_all(conn, small)
+    asked = list[int]()
+
+    def answer(request: Request) -> Answer:
+        if "unsure" in {tool.name for tool in request.tools}:
+            asked.append(len(shown(request)))
+            return call("unsure", reason="short")
+        return categorized(request)
+
+    async with desk(conn, dsn, answer, spec=f"{SPEC}, cascade=[small]") as (d, model):
+        assert await ended(d) == ["succeeded"] * 4
+        assert (asked, sizes(model)[-1]) == ([1] * 4, 4)
+    assert await value(conn, RIGHT) == 4
 
 
 async def test_a_row_cannot_look_like_two(conn: AsyncConnection, dsn: str) -> None:
