@@ -506,6 +506,9 @@ begin
         when _op = 'UPDATE' and current_user <> old.attached_by
              and new.condition = old.condition and new.search_path = old.search_path then old.definition end;
     new.definition := agent_internal.define(new);
+    if _op = 'UPDATE' and old.embeds and new.embeds then
+        perform agent_internal.check_same_embeddings(new.name, old.definition, new.definition);
+    end if;
     if not agent_internal.is_utf8(new.definition::text) then
         raise exception 'attachment "%" contains bytes that are not valid UTF-8', new.name
             using errcode = 'WA013', hint = 'Set client_encoding to the encoding of the client, or use UTF-8.';

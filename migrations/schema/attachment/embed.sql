@@ -91,6 +91,22 @@ begin
 end;
 $$;
 
+-- Raises WA013 if an attachment would write embeddings of another model beside those that are there.
+create or replace function agent_internal.check_same_embeddings(_name text, _old jsonb, _new jsonb)
+    returns void
+    language plpgsql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if _old ->> 'model' <> _new ->> 'model' and _old -> 'writes' = _new -> 'writes' and _old -> 'relation_oid' = _new -> 'relation_oid' then
+        raise exception 'attachment "%": embeddings of model "%" cannot be compared with those of "%", which column "%" has',
+            _name, _new ->> 'model', _old ->> 'model', _old -> 'writes' ->> 0
+            using errcode = 'WA013', hint = format('To embed all rows again: select agent.detach(%L), and agent.embed() with the other model.', _name);
+    end if;
+end;
+$$;
+
 -- Why embeddings can no longer be written, or would be made of a part of the row; NULL: they can.
 create or replace function agent_internal.embedding_drift(_relation regclass, _definition jsonb)
     returns text

@@ -11,7 +11,7 @@ from walagent.errors import ModelRejectedError
 from walagent.message import Json, ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
 from walagent.models.model import Model
 
-_CHARS_PER_TOKEN = 4  # of English; what is longer than the context window is cut
+_CHARS_PER_TOKEN = 4  # of English
 
 
 def embeds(model: Model) -> bool:
@@ -19,14 +19,20 @@ def embeds(model: Model) -> bool:
     return getattr(model, "embeds", False)
 
 
-def text_of(request: Request, spec: ModelSpec) -> str:
-    """Return the text to embed, at most 4 characters for each token of the context window.
+def text_of(request: Request, most: int | None = None) -> str:
+    """Return the text to embed; "": there is nothing to embed, and the embedding is None.
 
-    "": there is nothing to embed, and the embedding is None.
+    Args:
+        most: characters of it; None: what embeds it cuts it.
     """
     parts = (part for message in request.messages for part in message.parts)
     text = "".join(part.text for part in parts if isinstance(part, Text))
-    return text[: spec.context_window * _CHARS_PER_TOKEN] if text.strip() else ""
+    return text[:most] if text.strip() else ""
+
+
+def chars_of(spec: ModelSpec) -> int:
+    """Return how many characters of a text a model can read, if it is of English words."""
+    return spec.context_window * _CHARS_PER_TOKEN
 
 
 def reply_with(

@@ -160,6 +160,33 @@ async def test_a_model_of_another_length_is_refused_later_too(docs: AsyncConnect
     assert await value(docs, "select model from agent.agent where name = 'docs_near'") == "small"
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update agent.agent set model = 'other' where name = 'docs_near'",
+        "select agent.embed('docs', '{title,body}', 'near', 'other', replace => true)",
+        "select agent.canary('docs_near', 'model=other', share => 0.5)",
+    ],
+)
+async def test_embeddings_of_two_models_are_not_mixed(
+    docs: AsyncConnection, statement: str
+) -> None:
+    """Though they have the same length; what detaches and embeds again has all rows anew."""
+    await run_all(
+        docs,
+        "insert into agent.model (name, provider, model_id, dimensions)"
+        " values ('other', 'openai', 'other', 3)",
+    )
+    await run_all(docs, EMBED % "")
+    with pytest.raises(psycopg.Error, match="cannot be compared with those of") as found:
+        await run_all(docs, statement)
+    assert found.value.sqlstate == "WA013"
+    assert await value(docs, "select version from agent.attachment") == 1
+    again = "select agent.embed('docs', '{title,body}', 'near', 'other')"
+    await run_all(docs, f"select agent.detach('docs_near'); {again}")
+    assert await value(docs, "select count(*) from agent.backfill where state = 'pending'") == 1
+
+
 async def test_a_role_needs_what_attaching_needs(docs: AsyncConnection) -> None:
     """The function adds no right of its own."""
     async with role(docs) as user:

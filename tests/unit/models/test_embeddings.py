@@ -1,12 +1,16 @@
 """Requests for embeddings, and what models of each provider make of them."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from walagent.errors import ModelRejectedError, ModelUnauthorizedError, ModelUnavailableError
 from walagent.message import Json, Message, ModelSpec, Reply, Request, Text, ToolSpec, Usage
 from walagent.models import build_model
+from walagent.models.embedded.nearest_label_model import EmbeddedModel
 from walagent.models.embeddings import reply_with
 from walagent.models.limits import ModelLimits
+from walagent.models.provider import Embedding
 from walagent.testing import FakeProvider
 from walagent.testing.fake_embeddings import vector_of
 
@@ -49,6 +53,28 @@ def test_a_vector_that_is_none_of_the_model_is_refused(vector: tuple[float, ...]
     """It would be one of another model, or cannot be compared."""
     with pytest.raises(ModelRejectedError, match="sent an embedding"):
         reply_with(request("x"), SPEC, vector, Usage(), "m")
+
+
+class Recorder:
+    """An embedder that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    async def embed(self, texts: Sequence[str]) -> list[Embedding]:
+        """Embed texts, all alike."""
+        self.texts += texts
+        return [Embedding((1.0,) * 384, 7, cached=False) for _ in texts]
+
+
+async def test_the_embedded_model_gets_the_text_as_it_is() -> None:
+    """It reads several windows, and cuts by itself; a blank text does not reach it."""
+    embedder = Recorder()
+    model = EmbeddedModel(embedder=embedder)
+    reply = await model.complete(request("word " * 1000))
+    assert (embedder.texts, reply.usage) == (["word " * 1000], Usage(7))
+    assert stored(await model.complete(request("  "))) is None
+    assert len(embedder.texts) == 1
 
 
 async def test_a_server_gets_the_parameters_of_model_and_agent() -> None:

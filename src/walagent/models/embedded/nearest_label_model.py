@@ -98,7 +98,7 @@ class EmbeddedModel:
 
     async def _embedding(self, request: Request) -> Reply:
         """Embed the text of a request; the encoder cuts it."""
-        text = text_of(request, self._spec)
+        text = text_of(request)
         if not text:
             return reply_with(request, self._spec, None, Usage(), _MODEL)
         known = await self._embed([text])

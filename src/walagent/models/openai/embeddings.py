@@ -6,7 +6,7 @@ import orjson
 
 from walagent.message import Json, Message, ModelSpec, Reply, Request, Text, Usage
 from walagent.models import prompt
-from walagent.models.embeddings import reply_with, text_of
+from walagent.models.embeddings import chars_of, reply_with, text_of
 from walagent.models.errors import no_answer
 from walagent.models.provider import Embedding
 from walagent.models.replies import as_array, as_object
@@ -33,7 +33,7 @@ class OpenAIEmbeddings:
 
         Raises: as `Model.complete`.
         """
-        text = text_of(request, self._spec)
+        text = text_of(request, chars_of(self._spec))
         if not text:
             return reply_with(request, self._spec, None, Usage(), self._spec.model_id)
         found = await self._batch_of(request).embed(text)
