@@ -52,6 +52,9 @@ async def test_runs_to_score_are_listed_and_scored(
     said = user.types("runs", "score", run, "wrong", "--comment", "It is a refund.").worked()
     assert said.err.strip() == f"run {run} is scored as wrong"
     assert await rows(conn, "select value, comment from agent.score") == [(-1, "It is a refund.")]
+    (shown,) = user.types("show", run, "--json").worked().json["scores"]
+    assert (shown["value"], shown["comment"]) == (-1, "It is a refund.")
+    assert "scored wrong by" in user.types("show", run).worked().out
     (left,) = user.types("runs", "unscored", "--json").worked().json
     assert left["run"] == second["run"]
     scored = user.types("runs", "score", str(left["run"]), "right", "--json").worked().json

@@ -30,6 +30,7 @@ insert into agent.correction (run_id, commit_lsn, ordinal, column_name, number, 
 select r.id, '0/9', n, 'employee', 1, 'changed', 'salary'::regclass, 'public', 'salary',
        jsonb_build_object('id', n::text), '', null, 8, now()
   from agent.run r, generate_series(1, 3) n where r.key = '1';
+update agent.correction set corrected_by = 'ada' where ordinal = 3;
 update agent.row_change c
    set numbers = (select jsonb_object_agg(attname, attnum) from pg_attribute
                    where attrelid = c.relation and attnum > 0);
@@ -123,6 +124,7 @@ async def test_corrections_are_read_in_pages(conn: AsyncConnection, dsn: str) ->
         rest = await asked(served, ada, "corrections", **{**page, "before": first[-1]["place"]})
         assert [each["key"] for each in (*first, *rest)] == ["3", "2", "1"]
         assert (first[0]["wrote"], first[0]["value"], first[0]["is_hidden"]) == ("", None, False)
+        assert [each["corrected_by"] for each in (*first, *rest)] == ["ada", None, None]
         (hidden,) = await asked(served, vic, "corrections", **{**page, "key": "3"})
         assert (hidden["wrote"], hidden["value"], hidden["is_hidden"]) == (None, None, True)
         await run_all(conn, f"update agent.principal set login = '{login}' where name = 'vic'")

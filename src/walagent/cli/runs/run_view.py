@@ -39,9 +39,17 @@ def lines(run: Mapping[str, Any]) -> Iterator[str]:
     if run["changed"]:
         rows = "1 row" if run["changed"] == 1 else f"{run['changed']} rows"
         yield f"changed {rows}: walagent changes --run {run['id']}"
+    for score in run["scores"]:
+        said = f": {score['comment']}" if score["comment"] else ""
+        yield clean(f"scored {_answer(score['value'])} by {score['principal']}{said}")
     for approval in run["approvals"]:
         if approval["state"] == "pending":
             yield f"pending approval: walagent approvals approve {approval['id']} (or reject)"
+
+
+def _answer(value: float) -> str:
+    word = "right" if value > 0 else "wrong" if value < 0 else "unsure"
+    return word if value in {-1, 0, 1} else f"{word} ({value:g})"
 
 
 def step_lines(run: Mapping[str, Any]) -> Iterator[str]:

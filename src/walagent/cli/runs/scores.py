@@ -1,6 +1,6 @@
 """The commands by which people say whether runs were right."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -27,7 +27,8 @@ _COLUMNS: Final = (
 
 
 def _why(row: Row) -> Iterable[Below]:
-    wrote = ", ".join(f"{name} = {_value(text)}" for name, text in (row["wrote"] or {}).items())
+    values: Mapping[str, str | None] = row["wrote"] or {}
+    wrote = ", ".join(f"{name} = {_value(text)}" for name, text in values.items())
     yield Below(", ".join(row["reasons"]) + (f": {wrote}" if wrote else ""))
 
 

@@ -118,7 +118,7 @@ def _compared(  # noqa: PLR0913, PLR0917 - both runs, and what is known of them
     cut = new[at]["seq"]
     start = next(row for row in old if row["seq"] == step)
     call = None if start["kind"] == "reply" else _call_name(old, start)
-    tools = (now["definition"] or {}).get("tools", [])
+    tools: Sequence[_Row] = _definition(now).get("tools", ())
     return Preview(
         run=old[0]["run_id"],
         step=step,
@@ -134,6 +134,12 @@ def _compared(  # noqa: PLR0913, PLR0917 - both runs, and what is known of them
         ],
         differs=sorted(_differences(old, new, at, was, now), key=lambda each: each.step),
     )
+
+
+def _definition(version: _Row) -> _Row:
+    """Return what a run was pinned to; {}: it is gone."""
+    found: _Row | None = version["definition"]
+    return found or {}
 
 
 def _is_fork(row: _Row) -> bool:
@@ -161,7 +167,7 @@ def _differences(
         yield Difference(cut, "another system prompt")
     if new[at + 1 :]:
         yield Difference(cut, f"a reply of {note['by']} in place of the model's")
-    first, second = was["definition"] or {}, now["definition"] or {}
+    first, second = _definition(was), _definition(now)
     keys = sorted(
         key
         for key in (first.keys() | second.keys()) - _NUMBERS

@@ -20,6 +20,10 @@ select r.id,
        r.fork_step,
        (select array_agg(f.id order by f.id) from agent.run f where f.fork_of = r.id) as forks,
        (select coalesce(sum(c.rows), 0)::bigint from agent.row_change c where c.run_id = r.id) as changed,
+       (select coalesce(jsonb_agg(jsonb_build_object('principal', o.principal, 'value', o.value, 'comment', o.comment,
+                                                     'scored_at', o.scored_at) order by o.scored_at, o.principal), '[]')
+          from agent.score o
+         where o.run_id = r.id) as scores,
        r.depth,
        r.attempt,
        r.max_attempts,
