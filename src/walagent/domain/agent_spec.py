@@ -143,7 +143,7 @@ class Target:
             json_columns=raw.get("json_columns", {}),
             writes=tuple(raw["writes"]),
             only_unchanged=raw.get("only_unchanged", False),
-            embedded=tuple(raw["columns"]) if raw.get("embeds") else (),
+            embedded=_embedded(raw),
         )
 
     @property
@@ -154,6 +154,10 @@ class Target:
     def as_relation(self) -> Relation:
         """Return the table in the form that changes use."""
         return Relation(self.relation_oid, self.schema, self.table)
+
+
+def _embedded(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(raw["columns"]) if raw.get("embeds") else ()
 
 
 def _rates(raw: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
