@@ -176,7 +176,7 @@ begin
         if _stage.threshold is not null and _provider <> 'embedded' then
             raise exception 'cascade: model "%" of provider "%" has no threshold', _stage.model, _provider
                 using errcode = 'WA014', hint = format('Remove ">%s": this model says itself whether it is sure.', _stage.threshold);
-        elsif not coalesce(_stage.threshold ~ '^(0(\.[0-9]+)?|1(\.0+)?|\.[0-9]+)$', true) then
+        elsif not coalesce(_stage.threshold ~ '^(0([.][0-9]+)?|1([.]0+)?|[.][0-9]+)$', true) then
             raise exception 'cascade: invalid threshold "%" of model "%"', _stage.threshold, _stage.model
                 using errcode = 'WA014', hint = format('Use a number from 0 to 1: %s>0.6.', _stage.model);
         end if;
