@@ -98,6 +98,13 @@ class Usage:
             self.output_tokens + other.output_tokens,
         )
 
+    def shares(self, parts: int) -> "list[Usage]":
+        """Divide the tokens of a call; the first shares have what is left over."""
+        kinds = self.input_tokens, self.cached_tokens, self.cache_write_tokens, self.output_tokens
+        return [
+            Usage(*(total // parts + (n < total % parts) for total in kinds)) for n in range(parts)
+        ]
+
     @property
     def total(self) -> int:
         """Return all tokens, as limits count them."""

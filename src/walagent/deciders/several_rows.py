@@ -16,7 +16,6 @@ from walagent.message import (
     ToolCall,
     ToolChoice,
     ToolSpec,
-    Usage,
 )
 
 ONE: Final = "update_row"
@@ -56,11 +55,11 @@ def combined(requests: Sequence[Request], max_output_tokens: int) -> Request:
 
 
 def replies_in(reply: Reply, requests: Sequence[Request]) -> list[Reply | None]:
-    """Return the reply to each request; None: there is none, or not exactly one."""
+    """Return the reply to each request; None: it has no answer, or several."""
     name = number_name(requests[0].tools[0])
     found = [each for call in reply.calls for each in _numbered(call, name, len(requests))]
     count = Counter(number for number, _ in found)
-    shares = shares_of(reply.usage, len(requests))
+    shares = reply.usage.shares(len(requests))
     replies = list[Reply | None]([None] * len(requests))
     for number, one in found:
         if count[number] == 1:  # planted: row-with-two-answers
@@ -68,14 +67,6 @@ def replies_in(reply: Reply, requests: Sequence[Request]) -> list[Reply | None]:
                 reply, parts=(one,), stop=Stop.TOOL, usage=shares[number - 1], rows=len(requests)
             )
     return replies
-
-
-def shares_of(usage: Usage, parts: int) -> list[Usage]:
-    """Divide the tokens of a reply; the first shares have what is left over."""
-    kinds = (
-        usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens, usage.output_tokens
-    )  # fmt: skip
-    return [Usage(*(total // parts + (n < total % parts) for total in kinds)) for n in range(parts)]
 
 
 def number_name(tool: ToolSpec) -> str:

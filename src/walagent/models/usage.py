@@ -49,3 +49,9 @@ def read_usage(given: Mapping[str, Json]) -> Usage:
 
 def _first(given: Mapping[str, Json], names: tuple[str, ...]) -> int:
     return next((found for name in names if (found := count(given.get(name)))), 0)
+
+
+def usage_of(error: Exception) -> Usage:
+    """Return what a reply cost that came and could not be used; nothing if none came."""
+    usage = getattr(error, "usage", None)
+    return usage if isinstance(usage, Usage) else Usage()

@@ -31,8 +31,8 @@ from walagent.message import Usage
 from walagent.models.batches import NOTHING, Batches, BatchLine, batches_of
 from walagent.models.cost import BATCH, cost_of
 from walagent.models.model import Model
+from walagent.models.usage import usage_of
 from walagent.runs.batching import INVALID
-from walagent.runs.metering import usage_of
 from walagent.runs.worker_models import Models
 from walagent.store.calls import batched_calls
 from walagent.store.calls.batched_calls import Batch, BatchReply

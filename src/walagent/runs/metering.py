@@ -41,12 +41,6 @@ def counting(model: str) -> Generator[None]:
     metrics.model_requests.labels(model, "ok").inc()
 
 
-def usage_of(error: Exception) -> Usage:
-    """Return what a reply cost that came and could not be used; nothing if none came."""
-    usage = getattr(error, "usage", None)
-    return usage if isinstance(usage, Usage) else Usage()
-
-
 def count_usage(agent: str, model: str, usage: Usage, cost: Decimal | None) -> None:
     """Count tokens and cost of a call."""
     for kind, tokens in (

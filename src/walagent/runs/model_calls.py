@@ -22,10 +22,11 @@ from walagent.errors import (
 from walagent.message import Message, ModelSpec, Reply, Request, Text, Usage
 from walagent.models.cost import FLEX, cost_of
 from walagent.models.model import Model
+from walagent.models.usage import usage_of
 from walagent.moves import Note, Prompt, ToolReply, ToolRequest
 from walagent.runs.error_policy import why_fall_back, why_no_control, why_pass_on, why_standard
 from walagent.runs.live_replies import LiveReply
-from walagent.runs.metering import agent_of, count_usage, counting, usage_of
+from walagent.runs.metering import agent_of, count_usage, counting
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
 from walagent.store import runs

@@ -18,7 +18,7 @@ from walagent.errors import BudgetExceededError, WalagentError
 from walagent.message import ModelSpec, Reply, Request
 from walagent.models.cost import cost_of, worst_case
 from walagent.models.model import Model
-from walagent.runs.metering import usage_of
+from walagent.models.usage import usage_of
 from walagent.store import evaluations
 from walagent.store.budgets import Refusal
 from walagent.store.errors import translating

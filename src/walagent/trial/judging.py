@@ -17,7 +17,7 @@ from walagent.errors import ModelRejectedError, ModelUnavailableError
 from walagent.message import Json, Message, Reply, Request, Text, ToolChoice, ToolSpec
 from walagent.models.cost import cost_of
 from walagent.models.model import Model
-from walagent.runs.metering import usage_of
+from walagent.models.usage import usage_of
 from walagent.trial.cases import Case
 from walagent.trial.outcomes import Outcome
 

@@ -12,7 +12,6 @@ from walagent.deciders.several_rows import (
     is_first,
     number_name,
     replies_in,
-    shares_of,
 )
 from walagent.message import (
     Example,
@@ -120,7 +119,7 @@ def test_later_calls_and_other_tools_are_made_alone() -> None:
 @given(st.tuples(*[st.integers(0, 10_000)] * 4), st.integers(1, 100))
 def test_shares_add_up_and_are_even(tokens: tuple[int, int, int, int], parts: int) -> None:
     """No token is lost, and none is counted twice."""
-    shares = shares_of(Usage(*tokens), parts)
+    shares = Usage(*tokens).shares(parts)
     assert sum(shares, Usage()) == Usage(*tokens)
     totals = [each.output_tokens for each in shares]
     assert max(totals) - min(totals) <= 1

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from walagent.errors import ModelRejectedError, ModelUnavailableError
+from walagent.message import Usage
 from walagent.models.provider import Embedding
 from walagent.models.text_batches import TextBatches
+from walagent.models.usage import usage_of
 
 
 def embedding_of(text: str) -> Embedding:
@@ -90,6 +92,19 @@ async def test_a_failure_of_the_provider_is_that_of_all() -> None:
     found = await asyncio.gather(*map(batches.embed, ["a", "bad"]), return_exceptions=True)
     assert all(isinstance(each, ModelUnavailableError) for each in found)
     assert len(sent.requests) == 1
+
+
+async def test_each_text_pays_for_its_part_of_an_answer_that_cannot_be_read() -> None:
+    """All of them would pay for it as often as there are texts."""
+
+    async def unreadable(_texts: Sequence[str]) -> Sequence[Embedding]:
+        raise ModelUnavailableError("no numbers", usage=Usage(input_tokens=130))
+
+    batches = TextBatches(unreadable)
+    found = await asyncio.gather(*map(batches.embed, "abcd"), return_exceptions=True)
+    errors = [each for each in found if isinstance(each, Exception)]
+    assert len({id(each) for each in errors}) == 4
+    assert sum(map(usage_of, errors), Usage()) == Usage(130)
 
 
 async def test_a_call_that_is_given_up_leaves_the_others() -> None:

@@ -332,7 +332,7 @@ async def test_a_library_that_does_not_load_fails_the_run_and_not_the_daemon() -
 
 
 async def test_in_a_cascade_it_says_that_it_is_not_sure_by_the_tool_for_it() -> None:
-    """That tool is none that it chooses among; what is sure is called as ever."""
+    """It does not choose that tool; what is sure is called as ever."""
     model = EmbeddedModel(embedder=Letters())
     of = replace(asking(SMALL_SET, UNSURE_TOOL, mode="required"), parameters={"threshold": 0.99})
     (call,) = (await model.complete(of)).calls
