@@ -6,7 +6,14 @@ from typing import Final
 import click
 
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import clean, done, json_option, json_result, print_json
+from walagent.cli.terminal.output import (
+    clean,
+    done,
+    json_option,
+    json_result,
+    limit_option,
+    print_json,
+)
 from walagent.cli.terminal.table import Below, Row, Screen, column, print_rows, state_column
 from walagent.domain.run import RunState
 from walagent.errors import ConfigError
@@ -45,9 +52,7 @@ _SCREEN: Final = Screen(
     metavar="STATE",
     help="Only those in this state, such as pending, failed or dead.",
 )
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many."
-)
+@limit_option("deliveries", default=100, most=100_000)
 @json_option()
 @where_options
 def list_(

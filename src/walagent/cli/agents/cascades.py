@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from walagent.cli.runs.run_filters import since
+from walagent.cli.runs.run_filters import since_option
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import json_option
 from walagent.cli.terminal.table import (
@@ -60,13 +60,7 @@ _SCREEN: Final = Screen(
 
 @click.command("cascade")
 @click.argument("agent", required=False)
-@click.option(
-    "--since",
-    "start",
-    callback=since,
-    metavar="TIME",
-    help="Only of runs that ended since TIME: 3h, 7d, 2026-01-31.",
-)
+@since_option("of runs that ended")
 @json_option()
 @where_options
 def cascade_(

@@ -17,6 +17,7 @@ from walagent.cli.terminal.output import (
     done,
     json_option,
     json_result,
+    limit_option,
     print_json,
     print_wrapped,
 )
@@ -73,9 +74,7 @@ _SCREEN = Screen(
 
 
 @click.command("list")
-@click.option(
-    "--limit", type=click.IntRange(1), default=50, show_default=True, metavar="N", help="How many."
-)
+@limit_option("evaluations")
 @json_option()
 @where_options
 def list_(where: Where, limit: int, *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ import click
 
 from walagent.cli.json_options import json_object
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import done, json_option, json_result, print_json
+from walagent.cli.terminal.output import done, json_option, json_result, limit_option, print_json
 from walagent.cli.terminal.table import print_rows
 from walagent.errors import ConfigError
 from walagent.store.people import memories
@@ -69,9 +69,7 @@ def search_(where: Where, query: str, k: int, *, as_json: bool) -> None:
 
 
 @click.command("list")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many."
-)
+@limit_option("documents", default=100, most=10_000)
 @json_option()
 @where_options
 def list_(where: Where, limit: int, *, as_json: bool) -> None:

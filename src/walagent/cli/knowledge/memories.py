@@ -7,7 +7,15 @@ from typing import Any, Final
 import click
 
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import done, json_option, json_result, print_json, produce, say
+from walagent.cli.terminal.output import (
+    done,
+    json_option,
+    json_result,
+    limit_option,
+    print_json,
+    produce,
+    say,
+)
 from walagent.cli.terminal.table import Screen, column, print_rows
 from walagent.errors import ConfigError
 from walagent.store.people import memories
@@ -24,9 +32,7 @@ _SCREEN: Final = Screen([column(name) for name in _COLUMNS])
 @click.option("--kind", type=_KINDS, help="Only of this kind.")
 @click.option("--query", help="Recall what fits these words, best first; requires --agent.")
 @click.option("--all", "dead", is_flag=True, help="Also replaced, withdrawn and expired ones.")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many."
-)
+@limit_option("memories", default=100, most=10_000)
 @json_option()
 @where_options
 def list_(  # noqa: PLR0913 - an option each

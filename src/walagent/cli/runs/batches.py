@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import json_option
+from walagent.cli.terminal.output import json_option, limit_option
 from walagent.cli.terminal.table import (
     WHOLE,
     Below,
@@ -49,14 +49,7 @@ _SCREEN: Final = Screen(
 
 
 @click.command("batches")
-@click.option(
-    "--limit",
-    default=50,
-    show_default=True,
-    type=click.IntRange(1),
-    metavar="N",
-    help="Maximum number of batches.",
-)
+@limit_option("batches")
 @json_option()
 @where_options
 def batches_(where: Where, *, limit: int, as_json: bool) -> None:

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import click
 
-from walagent.cli.runs.run_filters import since
+from walagent.cli.runs.run_filters import since_option
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import cell, json_option
+from walagent.cli.terminal.output import cell, json_option, limit_option
 from walagent.cli.terminal.table import (
     WHOLE,
     Below,
@@ -79,21 +79,8 @@ _COLUMNS: Final = (
 @click.option("--table", metavar="TABLE", help="Only changes of this table.")
 @click.option("--key", help="Only changes of the row with this primary key.")
 @click.option("--column", "name", metavar="NAME", help="Only changes that can concern this column.")
-@click.option(
-    "--since",
-    "start",
-    callback=since,
-    metavar="TIME",
-    help="Only changes committed since TIME: 3h, 7d, 2026-01-31.",
-)
-@click.option(
-    "--limit",
-    default=50,
-    show_default=True,
-    type=click.IntRange(1),
-    metavar="N",
-    help="Maximum number of changes.",
-)
+@since_option("changes committed")
+@limit_option("changes")
 @json_option()
 @where_options
 def changes_(  # noqa: PLR0913 - as many as the command has options

@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from walagent.cli.runs.run_filters import since
+from walagent.cli.runs.run_filters import since, since_option
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import cell, json_option
+from walagent.cli.terminal.output import cell, json_option, limit_option
 from walagent.cli.terminal.table import (
     WHOLE,
     Below,
@@ -68,21 +68,8 @@ _SCREEN: Final = Screen(
 @click.option(
     "--by", metavar="NAME", help="Only by this principal or login, as far as it is known."
 )
-@click.option(
-    "--since",
-    "start",
-    callback=since,
-    metavar="TIME",
-    help="Only those committed since TIME: 3h, 7d, 2026-01-31.",
-)
-@click.option(
-    "--limit",
-    default=50,
-    show_default=True,
-    type=click.IntRange(1),
-    metavar="N",
-    help="Maximum number of corrections.",
-)
+@since_option("those committed")
+@limit_option("corrections")
 @json_option()
 @where_options
 def corrections_(  # noqa: PLR0913 - as many as the command has options

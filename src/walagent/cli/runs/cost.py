@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from walagent.cli.runs.run_filters import since
+from walagent.cli.runs.run_filters import since_option
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import json_option
 from walagent.cli.terminal.table import (
@@ -51,13 +51,7 @@ def _columns(by: Iterable[str]) -> list[Column]:
     show_default="agent, model",
     help="How calls are grouped; repeatable.  Days are in UTC.",
 )
-@click.option(
-    "--since",
-    "start",
-    callback=since,
-    metavar="TIME",
-    help="Only calls since TIME: 3h, 7d, 2026-01-31.",
-)
+@since_option("calls")
 @json_option()
 @where_options
 def cost_(

@@ -12,7 +12,7 @@ import click
 
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.runs.many import chosen
-from walagent.cli.runs.run_filters import since
+from walagent.cli.runs.run_filters import since_option
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.terminal.output import cell, json_result, print_json, say, wants_json
 from walagent.cli.terminal.table import (
@@ -82,13 +82,7 @@ _COLUMNS: Final = ("run", "step", "op", "relation", "key", "outcome", "reason")
 @click.argument("runs", metavar="[RUN]...", type=int, nargs=-1)
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @click.option("--version", type=int, metavar="N", help="Only runs of this version of it.")
-@click.option(
-    "--since",
-    "start",
-    callback=since,
-    metavar="TIME",
-    help="Only runs that changed a row since TIME: 3h, 7d, 2026-01-31.",
-)
+@since_option("runs that changed a row")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option(
     "--only-unchanged", is_flag=True, help="Leave out steps with a row that cannot be taken back."

@@ -40,6 +40,17 @@ def _age(text: str) -> timedelta:
     return timedelta(seconds=float(cast("float", to_seconds(text))))
 
 
+def since_option(what: str) -> Callable[[Command], Command]:
+    """Make the option --since of a command that lists; the command receives *start*."""
+    return click.option(
+        "--since",
+        "start",
+        callback=since,
+        metavar="TIME",
+        help=f"Only {what} since TIME: 3h, 7d, 2026-01-31.",
+    )
+
+
 def run_filters(*, states: Collection[RunState] = tuple(RunState)) -> Callable[[Command], Command]:
     """Add the options; the command receives a `RunFilter` as the parameter *filters*.
 

@@ -12,7 +12,7 @@ from walagent.cli.runs.many import Finder, chosen, named
 from walagent.cli.runs.run_filters import run_filters
 from walagent.cli.runs.run_view import print_run
 from walagent.cli.session import CliSession, Where, ask, open_session, where_options
-from walagent.cli.terminal.output import done, json_option, json_result, print_json
+from walagent.cli.terminal.output import done, json_option, json_result, limit_option, print_json
 from walagent.cli.terminal.signals import until_stopped
 from walagent.cli.terminal.table import (
     WHOLE,
@@ -60,14 +60,7 @@ _SCREEN: Final = Screen(
 
 @click.command("list")
 @run_filters()
-@click.option(
-    "--limit",
-    default=50,
-    show_default=True,
-    type=click.IntRange(1),
-    metavar="N",
-    help="Maximum number of runs.",
-)
+@limit_option("runs")
 @click.option("--watch", is_flag=True, help="Show the list again every 2 s, until Ctrl-C.")
 @json_option()
 @where_options

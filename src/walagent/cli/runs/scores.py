@@ -8,7 +8,7 @@ import click
 
 from walagent.cli.runs.run_filters import since
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import cell, done, json_option, json_result
+from walagent.cli.terminal.output import cell, done, json_option, json_result, limit_option
 from walagent.cli.terminal.table import (
     Below,
     Row,
@@ -68,14 +68,7 @@ _SCREEN: Final = Screen(
     metavar="TIME",
     help="Only runs created since TIME: 3h, 7d, 2026-01-31.",
 )
-@click.option(
-    "--limit",
-    default=50,
-    show_default=True,
-    type=click.IntRange(1),
-    metavar="N",
-    help="Maximum number of runs.",
-)
+@limit_option("runs")
 @json_option()
 @where_options
 def unscored_(  # noqa: PLR0913 - as many as the command has options

@@ -8,7 +8,7 @@ import click
 
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import json_option
+from walagent.cli.terminal.output import json_option, limit_option
 from walagent.cli.terminal.table import Screen, column, print_rows
 from walagent.errors import ConfigError
 from walagent.store.people import audit
@@ -42,9 +42,7 @@ def _head(ctx: click.Context, param: click.Parameter, text: str | None) -> Head 
 @click.option("--tenant", help="Only of this tenant.")
 @click.option("--action", help="Only this: a noun such as approval, or noun.verb.")
 @click.option("--principal", help="Only what this principal did.")
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many."
-)
+@limit_option("entries", default=100, most=100_000)
 @json_option()
 @where_options
 def list_(  # noqa: PLR0913 - an option each

@@ -5,7 +5,7 @@ nothing is interpreted as markup.
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
@@ -22,6 +22,25 @@ from walagent.message import Json
 json_option = partial(
     click.option, "--json", "as_json", is_flag=True, help="Print one JSON document."
 )
+
+
+def limit_option(
+    what: str, *, default: int = 50, most: int | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make the option --limit of a command that lists.
+
+    Args:
+        most: the greatest number that it accepts.
+    """
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, most),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help=f"Maximum number of {what}.",
+    )
+
 
 _WANTED = "walagent.json"  # in the context of click
 

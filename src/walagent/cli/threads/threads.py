@@ -8,7 +8,15 @@ import click
 import orjson
 
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.terminal.output import cell, clean, json_option, print_json, print_wrapped, say
+from walagent.cli.terminal.output import (
+    cell,
+    clean,
+    json_option,
+    limit_option,
+    print_json,
+    print_wrapped,
+    say,
+)
 from walagent.cli.terminal.table import Column, Row, Screen, column, print_rows, state_column
 from walagent.message import Json
 from walagent.store.people import threads
@@ -30,9 +38,7 @@ _SCREEN: Final = Screen([
 
 @click.command("list")
 @click.option("--archived", is_flag=True, help="List archived threads, too.")
-@click.option(
-    "--limit", type=click.IntRange(1), default=50, show_default=True, help="Number of threads."
-)
+@limit_option("threads")
 @json_option()
 @where_options
 def list_(where: Where, limit: int, *, archived: bool, as_json: bool) -> None:
@@ -44,9 +50,7 @@ def list_(where: Where, limit: int, *, archived: bool, as_json: bool) -> None:
 
 @click.command("show")
 @_thread
-@click.option(
-    "--limit", type=click.IntRange(1), default=100, show_default=True, help="Number of events."
-)
+@limit_option("events", default=100)
 @json_option()
 @where_options
 def show_(where: Where, thread: UUID, limit: int, *, as_json: bool) -> None:
