@@ -374,7 +374,7 @@ end;
 $$;
 comment on function agent_internal.attachment_of_canary(text, boolean) is 'The attachment of a canary, locked';
 
--- A canary, or a shadow, is begun with changes where none is, and changed without them.
+-- A canary, or a shadow, is begun with changes, and changed without them.
 create or replace function agent_internal.check_begun(_on agent.attachment, _changes text)
     returns void
     language plpgsql
@@ -388,7 +388,7 @@ begin
     end if;
 end;
 $$;
-comment on function agent_internal.check_begun(agent.attachment, text) is 'Check that a canary is begun where none is';
+comment on function agent_internal.check_begun(agent.attachment, text) is 'Check that changes begin a canary, and that without them one is changed';
 
 -- Begin a canary of an attachment, or change its share or its rule.
 --

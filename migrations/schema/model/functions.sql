@@ -152,7 +152,7 @@ as $$
       from unnest(_cascade) with ordinality as x (c, n)
 $$;
 
--- Raises WA014 for a cascade in which a model does not exist or is named twice, or a threshold is none.
+-- Raises WA014 for a cascade in which a model does not exist or is named twice, or a threshold is no number.
 create or replace function agent_internal.check_cascade(_cascade text[], _model text, _fallback text, _tenant text)
     returns void
     language plpgsql

@@ -1,4 +1,4 @@
-/** Agents of which more was wrong lately than before; nothing if there is none. */
+/** Agents of which more was wrong lately than before; nothing without one. */
 import { Link } from "@tanstack/react-router";
 
 import { accuracyOf, type Fell } from "../data/agents";
