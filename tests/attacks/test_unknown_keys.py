@@ -22,6 +22,9 @@ NAMED: Final = "select agent.attach('support_tickets', model => 'fake', {} => '{
 ENRICH: Final = (
     "select agent.enrich('support_tickets', '{{issue}}', '{{status}}', 'fake', {} => '{}')".format
 )
+COMPLETE: Final = (
+    "select agent.complete('of_all', 'select 1 as x', 'P', model => 'fake', {} => '{}')".format
+)
 
 # Place, statement, the unknown word, the word that was meant.
 CASES: Final = [
@@ -34,6 +37,19 @@ CASES: Final = [
         "temprature",
         "temperature",
     ),
+    (
+        "agent.complete(examples)",
+        COMPLETE("examples", '[{"text": "x", "tol": "t"}]'),
+        "tol",
+        "tool",
+    ),
+    (
+        "agent.complete(parameters)",
+        COMPLETE("parameters", '{"temprature": 1}'),
+        "temprature",
+        "temperature",
+    ),
+    ("agent.complete(writes)", COMPLETE("writes", '{"y": "txt"}'), "txt", "text"),
     (
         "agent.embed(parameters)",
         "alter table support_tickets add embedding real[], replica identity full;"

@@ -13,6 +13,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent.resume(text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.attach(regclass, jsonb, name[])', 'execute', '{runner,developer}'),
     ('function', 'agent.enrich(regclass, text[], text[], text, text, text, text, jsonb, jsonb, numeric, integer, integer, text[], numeric, text, text, interval, integer, text, name, interval, integer, text, boolean, integer, boolean, boolean)', 'execute', '{runner,developer}'),
+    ('function', 'agent.complete(text, text, text, jsonb, text, text, text, jsonb, jsonb, numeric, integer, integer, text[], text, text, interval, integer, name, integer, text, integer, boolean)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.table_of_rows(text, text, jsonb, name[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.enrichment(regclass, text[], text[], jsonb)', 'execute', '{runner,developer}'),
     ('function', 'agent.embed(regclass, text[], text, text, text, jsonb, numeric, integer, interval, text, name, interval, integer, text, boolean, integer, boolean, boolean)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.embedding_spec(regclass, text[], text, jsonb)', 'execute', '{runner,developer}'),
