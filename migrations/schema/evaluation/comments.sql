@@ -23,8 +23,8 @@ comment on column agent.dataset_case.tenant is 'Tenant of the run or row';
 
 comment on table agent.evaluation is 'Replays: a version of an agent on changes that were recorded';
 comment on column agent.evaluation.id is 'Evaluation ID';
-comment on column agent.evaluation.attachment is 'Attachment whose changes were replayed';
-comment on column agent.evaluation.agent is 'Its agent';
+comment on column agent.evaluation.attachment is 'Attachment whose changes were replayed; NULL: saved questions were asked';
+comment on column agent.evaluation.agent is 'Its agent; NULL: questions';
 comment on column agent.evaluation.model is 'Model of the candidate';
 comment on column agent.evaluation.judge is 'Model that judged cases that differ; NULL: none did';
 comment on column agent.evaluation.dataset is 'Dataset of the changes; NULL: those of recorded runs';
@@ -42,12 +42,12 @@ comment on table agent.evaluation_case is 'Cases of an evaluation: what the cand
 comment on column agent.evaluation_case.evaluation_id is 'Evaluation';
 comment on column agent.evaluation_case.number is 'Number of the case, from 1';
 comment on column agent.evaluation_case.run_id is 'Recorded run';
-comment on column agent.evaluation_case.case_id is 'Case of the dataset';
+comment on column agent.evaluation_case.case_id is 'Case of the dataset, or saved question';
 comment on column agent.evaluation_case.key is 'Primary key of the row, as text';
 comment on column agent.evaluation_case.recorded is 'What the recorded run came to: {"state", "result", "error", "calls", "tokens", "cost", "seconds"}; NULL: there was none';
-comment on column agent.evaluation_case.candidate is 'What the candidate came to: the same, "changes" and "not_called"';
+comment on column agent.evaluation_case.candidate is 'What the candidate came to: the same, "changes" and "not_called"; of a question: "question", "sql" and "run", not its rows';
 comment on column agent.evaluation_case.agrees is 'Whether the effects are the same; NULL: there was no recorded run';
-comment on column agent.evaluation_case.expected is 'Label of the case at that time';
+comment on column agent.evaluation_case.expected is 'Label of the case at that time; of a question, {"sql": the saved statement}';
 comment on column agent.evaluation_case.was_right is 'Whether the recorded run was right by the label';
 comment on column agent.evaluation_case.is_right is 'Whether the candidate is';
 comment on column agent.evaluation_case.verdict is 'What a judge said: {"right", "reason", "cost"} or {"error", "cost"}';

@@ -28,11 +28,11 @@ create table agent.dataset_case (
 
 create index dataset_case_of on agent.dataset_case (dataset_id, id);
 
--- A replay.  The process that executes it holds it until held_until, and extends that; a killed one does not.
+-- A replay of changes, or of questions that people have saved.  The process that executes it holds it until held_until, and extends that; a killed one does not.
 create table agent.evaluation (
     id         bigint primary key generated always as identity,
-    attachment text not null,
-    agent      text not null,
+    attachment text,
+    agent      text,
     model      text not null,
     judge      text,
     dataset    text,
@@ -45,7 +45,8 @@ create table agent.evaluation (
     ended_at   timestamptz,
     error      text,
     tenant     text collate "C" not null default agent.current_tenant() references agent.tenant on delete cascade,
-    constraint errors_end check (error is null or ended_at is not null)
+    constraint errors_end check (error is null or ended_at is not null),
+    constraint of_changes_or_questions check (num_nonnulls(attachment, agent) in (0, 2))
 );
 
 create table agent.evaluation_case (

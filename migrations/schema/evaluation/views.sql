@@ -25,8 +25,8 @@ create or replace view agent.evaluation_overview with (security_invoker = on) as
                 where x.evaluation_id = e.id) c;
 comment on view agent.evaluation_overview is 'Evaluations with their counts';
 comment on column agent.evaluation_overview.id is 'Evaluation ID';
-comment on column agent.evaluation_overview.attachment is 'Attachment whose changes were replayed';
-comment on column agent.evaluation_overview.agent is 'Its agent';
+comment on column agent.evaluation_overview.attachment is 'Attachment whose changes were replayed; NULL: saved questions were asked';
+comment on column agent.evaluation_overview.agent is 'Its agent; NULL: questions';
 comment on column agent.evaluation_overview.model is 'Model of the candidate';
 comment on column agent.evaluation_overview.judge is 'Model that judged';
 comment on column agent.evaluation_overview.dataset is 'Dataset of the changes';

@@ -23,6 +23,7 @@ from walagent.errors import (
     ModelUnavailableError,
     PreconditionError,
 )
+from walagent.models.model import Model
 from walagent.postgres.quoting import quote_text
 from walagent.rows.rows import Rows
 from walagent.store import questions
@@ -36,7 +37,7 @@ from walagent.store.people.question_runs import (
     last_answered,
     list_sessions,
 )
-from walagent.store.questions import ClaimedQuestion
+from walagent.store.questions import ClaimedQuestion, SessionHistory
 
 LONGEST: Final = 20_000  # characters of a question
 LONGEST_NAME: Final = 200  # characters of a session's name
@@ -99,6 +100,15 @@ class Asker:
         self._resources = resources
         self._options = options
         self._name = name
+
+    @property
+    def model(self) -> Model:
+        """The model that answers.
+
+        Raises:
+            PreconditionError: there is no model.
+        """
+        return self._resources.asked
 
     def with_options(self, options: Options) -> "Asker":
         """Give the same with other options."""
@@ -276,9 +286,11 @@ class Asker:
         on_event: Callable[[QuestionEvent], None],
         patience: float = _PATIENCE,
     ) -> QuestionResult:
-        with translating():
-            async with self._resources.pool.connection() as conn:
-                past = await questions.past(conn, session)
+        past = SessionHistory()
+        if not options.alone:
+            with translating():
+                async with self._resources.pool.connection() as conn:
+                    past = await questions.past(conn, session)
         question = Question(self._resources, options, past, asked, session)
         with translating():
             return await question.answer(self._name, on_event, patience)

@@ -136,8 +136,11 @@ class Catalog:
         self._known: _ReadSchema | None = None
         self._reading = asyncio.Lock()
 
-    async def describe(self, question: str) -> SchemaContext:
+    async def describe(self, question: str, *, alone: bool = False) -> SchemaContext:
         """Describe what a question can be about: all of it, or what fits it best.
+
+        Args:
+            alone: without the statement that was saved for the question itself.
 
         Raises:
             DatabaseLostError: nothing can be read now.
@@ -149,7 +152,7 @@ class Catalog:
                 near = await self._vectors.nearest(known.role, question, _NEAR)
             async with self._pool.connection() as conn:
                 version = conn.info.parameter_status("server_version") or ""
-                examples = await questions.similar_queries(conn, question)
+                examples = await questions.similar_queries(conn, question, itself=not alone)
                 terms = await questions.terms(conn, question)
         return describe_schema(
             known.tables,

@@ -95,7 +95,7 @@ class QuestionDecider:
 
     async def _context(self, question: str) -> SchemaContext:
         if self._schema is None:
-            self._schema = await self.catalog.describe(question)
+            self._schema = await self.catalog.describe(question, alone=self.options.alone)
         return self._schema
 
     def _history(self, steps: Sequence[Step]) -> Sequence[Message]:

@@ -22,12 +22,15 @@ class Options:
             "always": all results.
         retries: maximum replans after failed statements.
         candidates: plans to ask for; the most common result is used.
+        alone: whether the question is answered without the earlier ones of its session, and without
+            the statement that was saved for it.
     """
 
     parallel: bool = True
     critic: bool | Literal["always"] = True
     retries: int = MAX_REPLANS
     candidates: int = 1
+    alone: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges.
@@ -49,6 +52,7 @@ class Options:
             "critic": self.critic,
             "retries": self.retries,
             "candidates": self.candidates,
+            "alone": self.alone,
         }
 
     def with_recorded(self, document: Mapping[str, Json]) -> "Options":

@@ -29,12 +29,13 @@ class NewEvaluation:
     """An evaluation to begin.
 
     Args:
+        attachment: whose changes are replayed, and agent: its agent; both None: questions are.
         draft: how the candidate differs from the version in use.
         planned: the number of cases.
     """
 
-    attachment: str
-    agent: str
+    attachment: str | None
+    agent: str | None
     model: str
     tenant: str
     draft: Mapping[str, Json]
@@ -123,6 +124,14 @@ async def columns(conn: Connection, relation_oid: int) -> list[list[str]]:
         [relation_oid],
     )
     return [[name, type_] for name, type_ in await cursor.fetchall()]
+
+
+async def tenant(conn: Connection) -> str:
+    """Return the tenant of the session."""
+    cursor = await conn.execute("select agent.current_tenant()")
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101 - one row of a select without from
+    return row[0]
 
 
 async def begin(conn: Connection, new: NewEvaluation) -> int:

@@ -209,20 +209,24 @@ async def saved_query(conn: Connection, number: int) -> SavedQuery | None:
 
 
 async def similar_queries(
-    conn: Connection, question: str, *, most: int = 5
+    conn: Connection, question: str, *, most: int = 5, itself: bool = True
 ) -> Sequence[tuple[str, str]]:
     """Find saved questions that share words with *question*, with their SQL, the nearest first.
 
     They were saved by this login, or for a role that it is a member of.
+
+    Args:
+        itself: whether *question* is among them, if it was saved.
     """
     cursor = await conn.execute(
         "select q.question, q.sql from agent.verified_query q,"
         " (select nullif(replace(plainto_tsquery('simple', %(question)s)::text, '&', '|'), '')"
         "::tsquery) as a (w)"
         " where q.words @@ a.w and agent_internal.is_member_of(q.owner)"
+        " and (%(itself)s or q.question <> %(question)s)"
         " order by ts_rank(q.words, a.w) desc, q.owner <> agent.current_principal(), q.id"
         " limit %(most)s",
-        {"question": question, "most": most},
+        {"question": question, "most": most, "itself": itself},
     )
     return await cursor.fetchall()
 

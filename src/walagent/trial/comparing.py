@@ -61,20 +61,27 @@ class Pair:
 
 
 def pairs_of(first: Sequence[Case], second: Sequence[Case]) -> list[Pair]:
-    """Pair the cases of two evaluations: by the case of the dataset, else by the run."""
+    """Pair the cases of two evaluations: by the question, the run, or the case of the dataset."""
     others = {_identity(case): case for case in second}
     return [Pair(case, others[_identity(case)]) for case in first if _identity(case) in others]
 
 
 def _identity(case: Case) -> tuple[str, int]:
+    if "question" in case["candidate"]:
+        return "question", case["case_id"]
     if case["run_id"] is not None:
         return "run", case["run_id"]
     return "case", case["case_id"]
 
 
 def effects(case: Case) -> tuple[bool, list[tuple[str, Json]]]:
-    """Return whether the candidate succeeded, and its calls that acted."""
+    """Return whether the candidate succeeded, and its calls that acted.
+
+    Of a question, whether its rows are the expected ones stands for them.
+    """
     candidate = case["candidate"]
+    if "question" in candidate:
+        return candidate["state"] == "succeeded", [("answer", case["is_right"])]
     calls = [
         (call["tool"], call["arguments"])
         for call in candidate["calls"]

@@ -8,31 +8,26 @@ The evaluation alone is committed, on a connection of its own; it is held while 
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Final, LiteralString
-
-from psycopg import AsyncConnection
+from typing import Final, LiteralString
 
 from walagent.domain.agent_spec import Target
-from walagent.errors import ConfigError, WalagentError
+from walagent.errors import ConfigError
 from walagent.message import Json
 from walagent.store import evaluations
 from walagent.store.errors import translating
-from walagent.store.evaluations import HELD, Attached, NewEvaluation
+from walagent.store.evaluations import Attached, NewEvaluation
 from walagent.store.relations.changed_rows import Cells, ChangedRow
-from walagent.store.sessions.connections import connect
 from walagent.trial.attaching import Wanted
 from walagent.trial.cases import Case, Choice, Chosen, choose, effects_of
 from walagent.trial.charging import Account, Meter
 from walagent.trial.external import NotCalled, RecordedCalls
+from walagent.trial.held import held, open_keeper
 from walagent.trial.judging import Judge, Judged
 from walagent.trial.outcomes import Outcome, agree, is_right, outcome_of
 from walagent.trial.trial import Outside, Trial, TrialOptions, open_trial
-
-Connection = AsyncConnection[Any]
 
 _CASES: Final = 25  # of one transaction …
 _SECONDS: Final = 60.0  # … which begins no case after so many
@@ -162,14 +157,14 @@ class Replay:
                 is left.
             WalagentError: the evaluation is broken off.
         """
-        async with self._keeper() as keeper:
+        async with open_keeper(self.dsn) as keeper:
             of = await evaluations.attached(keeper, self.name)
             new, chosen, start = await self._prepare(of)
             evaluation = await evaluations.begin(keeper, new)
             account = Account(keeper, evaluation)
             cases = iter(enumerate(chosen.cases, 1))
             begun(replace(start, evaluation=evaluation))
-            async with _held(account), asyncio.TaskGroup() as group:
+            async with held(account), asyncio.TaskGroup() as group:
                 for _ in range(min(self.options.jobs, len(chosen.cases))):
                     group.create_task(self._work(account, cases, replayed))
             return evaluation
@@ -243,13 +238,6 @@ class Replay:
         verdict = await judge.ask(number, case, candidate, trial.attachment.agent)
         return replace(done, verdict=verdict)
 
-    @asynccontextmanager
-    async def _keeper(self) -> AsyncGenerator[Connection]:
-        """Open the connection of what is committed."""
-        with translating():
-            async with await connect(self.dsn, application="walagent replay") as conn:
-                yield conn
-
 
 def written(row: ChangedRow, target: Target, case: Case) -> dict[str, Json]:
     """Return a changed row as it is stored, for those who see runs.
@@ -289,45 +277,3 @@ def _kept(cells: Cells | None, shown: set[str]) -> Json:
 def run_of(case: Case) -> dict[str, Json]:
     """Return the run of a case; it has no ordering key, as nothing is executed beside it."""
     return {"change": case.change, "key": case.key, "tenant": case.tenant}
-
-
-@asynccontextmanager
-async def _held(account: Account) -> AsyncGenerator[None]:
-    """Hold an evaluation, and record its end: also that of an error, or of a cancelled process."""
-    holding = asyncio.create_task(_hold(account), name="hold the evaluation")
-    try:
-        yield
-    except BaseException as error:
-        holding.cancel()
-        with suppress(WalagentError):
-            await asyncio.shield(_end(account, _reason(error)))
-        raise
-    holding.cancel()
-    await _end(account, None)
-
-
-async def _hold(account: Account) -> None:
-    while True:
-        await asyncio.sleep(HELD.total_seconds() / 4)
-        with suppress(WalagentError), translating():
-            async with account.lock:
-                await evaluations.hold(account.conn, account.evaluation)
-
-
-async def _end(account: Account, error: str | None) -> None:
-    with translating():
-        async with account.lock:
-            await evaluations.end(account.conn, account.evaluation, error)
-
-
-def _reason(error: BaseException) -> str:
-    """Say why an evaluation was broken off."""
-    match error:
-        case BaseExceptionGroup(exceptions=[first, *_]):
-            return _reason(first)
-        case WalagentError():
-            return str(error)
-        case asyncio.CancelledError() | KeyboardInterrupt():
-            return "interrupted"
-        case _:
-            return type(error).__name__

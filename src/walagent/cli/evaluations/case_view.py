@@ -11,9 +11,19 @@ _MOST: Final = 5  # changed rows of one case; JSON has more
 Case = Mapping[str, Any]
 
 
+def is_notable(case: Case) -> bool:
+    """Whether a case differs or is wrong, or cannot be compared."""
+    if "question" in case["candidate"]:
+        return case["is_right"] is not True
+    return case["agrees"] is not True or case["is_right"] is False
+
+
 def case_lines(case: Case) -> Iterator[str]:
     """Format a case of agent.evaluation_case: what was recorded, and what the candidate did."""
     yield f"── {case_name(case)}: {_outcome(case)}"
+    if "question" in case["candidate"]:
+        yield from _answer(case["candidate"], case["expected"]["sql"])
+        return
     recorded, candidate = case["recorded"], case["candidate"]
     if recorded is not None:
         yield f"  recorded:  {did(recorded)}"
@@ -31,13 +41,25 @@ def case_lines(case: Case) -> Iterator[str]:
         yield f"  would write: {clean(table)}, which was not compared: {clean(reason)}"
 
 
+def _answer(candidate: Mapping[str, Any], saved: str) -> Iterator[str]:
+    if candidate["error"]:
+        yield f"  {_short(cell(candidate['error']))}"
+    for statement in candidate["sql"]:
+        yield f"  candidate: {_short(cell(statement))}"
+    yield f"  saved:     {_short(cell(saved))}"
+
+
 def case_name(case: Case) -> str:
     """Say whose case it is."""
+    if (question := case["candidate"].get("question")) is not None:
+        return f'question {case["case_id"]}, "{_short(cell(question))}"'
     of = f"run {case['run_id']}" if case["run_id"] is not None else f"case {case['case_id']}"
     return f"{of}, row {clean(case['key'])}" if case["key"] is not None else of
 
 
 def _outcome(case: Case) -> str:
+    if "question" in case["candidate"]:
+        return {True: "right", False: "wrong", None: "not compared"}[case["is_right"]]
     words = {True: "agrees", False: "differs", None: "has no recorded run"}[case["agrees"]]
     if case["is_right"] is None:
         return words
@@ -48,7 +70,11 @@ def _outcome(case: Case) -> str:
 
 
 def did(outcome: Mapping[str, Any]) -> str:
-    """Say in a line what a run came to: its calls, or its text."""
+    """Say in a line what a run came to: its calls, or its text; its statements, of a question."""
+    if "question" in outcome:
+        return _short(
+            "; ".join(cell(statement) for statement in outcome["sql"]) or outcome["error"]
+        )
     calls = "; ".join(
         _call(call) + ("" if call["state"] == "done" else f" ({call['state']})")
         for call in outcome["calls"]

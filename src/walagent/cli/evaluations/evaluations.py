@@ -11,6 +11,7 @@ from walagent.cli.evaluations.case_view import (
     comparison_lines,
     count_lines,
     did,
+    is_notable,
 )
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.terminal.output import (
@@ -59,7 +60,7 @@ def _error(row: Row) -> Iterable[Below]:
 _SCREEN = Screen(
     [
         column("id"),
-        column("attachment", least=12),
+        Column("attachment", lambda row: row["attachment"] or "(questions)", 12),
         column("model", least=8),
         state_column(),
         column("cases"),
@@ -99,7 +100,7 @@ def show_(where: Where, evaluation: int, *, every: bool, as_json: bool) -> None:
         print_json({**document, "cases": cases})
         return
     for case in cases:
-        if every or case["agrees"] is not True or case["is_right"] is False:
+        if every or is_notable(case):
             for line in case_lines(case):
                 print_wrapped(line)
     for line in count_lines(document):

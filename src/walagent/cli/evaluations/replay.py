@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import click
 
-from walagent.cli.evaluations.case_view import case_lines, count_lines
+from walagent.cli.evaluations.asking_again import ask_again
+from walagent.cli.evaluations.case_view import case_lines
+from walagent.cli.evaluations.ended import ended
 from walagent.cli.evaluations.progress import ReplayProgress
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.session import CliSession, Where, open_session, where_options
@@ -18,22 +20,25 @@ from walagent.config import Config
 from walagent.config.entries import AgentEntry
 from walagent.errors import ConfigError
 from walagent.message import Json
-from walagent.store.people.evaluations import cases_of, show_evaluation
 from walagent.telemetry import log
 from walagent.trial.attaching import Wanted
 from walagent.trial.cases import Choice
-from walagent.trial.comparing import with_tests
 from walagent.trial.replaying import Begun, Replay, Replayed, ReplayOptions
 
 _LAST: Final = 50  # runs
 
 
 @click.command("replay")
-@click.argument("attachment")
+@click.argument("attachment", required=False)
+@click.option(
+    "--questions",
+    is_flag=True,
+    help="Ask saved questions again, instead; each without its saved statement.",
+)
 @click.option(
     "--last",
     type=click.IntRange(1, 10_000),
-    help="Number of runs, the last ones that have ended.  [default: 50]",
+    help="Number of runs, the last ones that have ended, or of questions.  [default: 50]",
 )
 @click.option(
     "--where",
@@ -79,8 +84,9 @@ _LAST: Final = 50  # runs
 @where_options
 def replay_(  # noqa: PLR0913 - its options
     where: Where,
-    attachment: str,
+    attachment: str | None,
     *,
+    questions: bool,
     last: int | None,
     condition: str,
     failed: bool,
@@ -103,9 +109,27 @@ def replay_(  # noqa: PLR0913 - its options
     calls that would wait for approval with them.  Calls outside the database are answered as they
     were in the recorded run if they are equal, and are not made.  Only the evaluation is kept.
 
+    With --questions, the questions that people have saved are asked again, and the rows of the
+    answers are compared with those of the saved statements.
+
     Exit codes: 0 replayed, 1 the share of --fail-under is not reached.
     """
     selects = (("--failed", failed), ("--corrected", corrected), ("--scored", scored))
+    if questions:
+        others = (
+            ("ATTACHMENT", attachment), ("--where", condition), *selects, ("--dataset", dataset),
+            ("--limit", limit), ("--prompt", prompt), ("--agents-file", agents_file),
+            ("--judge", judge), ("--jobs", jobs > 1),
+        )  # fmt: skip
+        for option, is_given in others:
+            if is_given:
+                raise ConfigError(f"--questions cannot be combined with {option}")
+        log.configure("text", "error")
+        asked = ask_again(open_session(where), model, last or _LAST, as_json=as_json)
+        _finish(asyncio.run(asked), fail_under, as_json=as_json)
+        return
+    if attachment is None:
+        raise click.UsageError("Missing argument 'ATTACHMENT'.")
     for option, is_given in selects:
         if dataset is not None and is_given:
             text = f"{option} selects runs, and --dataset replaces them"
@@ -127,6 +151,10 @@ def replay_(  # noqa: PLR0913 - its options
     log.configure("text", "error")
     kept = {name: value for name, value in differs.items() if value is not None}
     document = asyncio.run(_replayed(session, attachment, wanted, kept, options, as_json=as_json))
+    _finish(document, fail_under, as_json=as_json)
+
+
+def _finish(document: dict[str, Any], fail_under: float | None, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     if fail_under is not None:
@@ -191,15 +219,7 @@ async def _replayed(  # noqa: PLR0913 - what is replayed, and how it is shown
         replay = Replay(places.dsn, attachment, wanted, differs, options)
         with ReplayProgress() as progress:
             evaluation = await replay.execute(begin, show)
-        # As the login, whose rights a replay has; a token is of somebody who might see less.
-        async with session.connect(replace(places, token=None)) as conn:
-            counts = await show_evaluation(conn, evaluation)
-            cases = await cases_of(conn, evaluation)
-    document = with_tests(counts, cases)
-    if not as_json:
-        for line in count_lines(document):
-            print_wrapped(line)
-    return {**document, "cases": cases} if as_json else document
+        return await ended(session, places, evaluation, as_json=as_json)
 
 
 def _announce(begun: Begun) -> None:
