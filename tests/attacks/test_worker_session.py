@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from psycopg import AsyncConnection, errors
 
-from tests.helpers.database import refused, role, run_all, session, until, value
+from tests.helpers.database import refused, role, run_all, session, until_waiting, value
 from tests.integration.own_worker.rig import Desk, desk
 
 CALL = "select agent.process_tool_call(%s, 'add_note', '{\"text\": \"a\"}') ->> 'status'"
@@ -201,10 +201,11 @@ async def test_what_is_created_while_the_tool_waits_leaves_nothing(
             async with session(dsn) as other:
                 await run_all(other, LATE.format(stranger=stranger))
                 calling = asyncio.create_task(value(d.worker, call, turn))
-                await until(
+                await until_waiting(
                     conn,
                     "select exists (select from pg_locks where not granted"
                     " and relation = 'note'::regclass)",
+                    calling,
                 )
                 await run_all(other, "commit")
                 with pytest.raises(errors.AdminShutdown):
@@ -254,7 +255,7 @@ async def test_a_session_ends_in_which_a_stranger_has_prepared_a_statement(
             waits = (
                 "select exists (select from pg_locks where locktype = 'advisory' and not granted)"
             )
-            await until(conn, waits)
+            await until_waiting(conn, waits, calling)
             await run_all(
                 conn,
                 f"create schema theirs authorization {stranger};"

@@ -82,6 +82,18 @@ async def until(
             await asyncio.sleep(0.01)
 
 
+async def until_waiting(
+    conn: AsyncConnection, query: str, task: asyncio.Task[object], *parameters: object
+) -> None:
+    """Wait until *query* gives true, while *task* works; raise its error if it ends before."""
+    waiting = asyncio.create_task(until(conn, query, *parameters))
+    done, _ = await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
+    if waiting in done:
+        return await waiting
+    waiting.cancel()
+    raise AssertionError(f"it did not wait: {await task}")
+
+
 async def attach(conn: AsyncConnection, spec: str, table: str = "support_tickets") -> int:
     """Attach an agent that asks the scripted model."""
     text = f"model=fake, {spec}" if spec else "model=fake"
