@@ -453,3 +453,15 @@ def test_what_cannot_be_replayed_is_named(
     assert words in refused.err
     assert "Traceback" not in refused.err
     assert found(user, "select count(*) from agent.evaluation") == [(0,)]
+
+
+def test_a_candidate_is_asked_in_a_tier_that_its_model_has(user: User) -> None:
+    """The tier is a difference from the version in use, which the evaluation says."""
+    sorted_as(user, "refund", "billing")
+    refused = user.types("replay", "desk", "--tier", "flex")
+    assert (refused.code, 'has no tier "flex"' in refused.err) == (2, True)
+    assert user.types("replay", "desk", "--tier", "batch").code == 2
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute("update agent.model set flex_factor = 0.5 where name = 'script'")
+    done = user.types("replay", "desk", "--tier", "flex", "--json").worked().json
+    assert done["draft"] == {"tier": "flex"}

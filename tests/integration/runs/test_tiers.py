@@ -181,3 +181,25 @@ def test_only_the_tier_of_the_books_has_another_price() -> None:
     assert cost_of(usage, spec, "flex") == FLEX_COSTS
     assert cost_of(usage, spec, "priority") == cost_of(usage, spec) == STANDARD_COSTS
     assert cost_of(usage, plain, "flex") == STANDARD_COSTS
+
+
+async def test_rows_that_exist_are_worked_in_the_tier_that_was_set_before(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """A run keeps the version with which its change was recorded; later ones have another."""
+    await run_all(conn, DESK + TICKET + ";" + TIERED)
+    async with FakeProvider(["done"] * 2) as provider:
+        model = build_model(provider.spec("openai", **PRICES), environ=provider.environ)
+        registry = Models({"fake": model.spec}, lambda _: model, ModelLimits())
+        try:
+            async with daemon(conn, dsn, registry, parts=("reader",)) as d:
+                await attach(conn, "tier=flex, backfill=true")
+                await d.until("select count(*) = 1 from agent.run where reason = 'backfill'")
+            await run_all(conn, "update agent.agent set tier = 'standard'")
+            async with daemon(conn, dsn, registry) as d:
+                await run_all(conn, "insert into support_tickets (id, issue) values (2, 'y')")
+                await d.ended(2)
+        finally:
+            await model.aclose()
+        tiers = [each.body.get("service_tier") for each in provider.received]
+    assert sorted(map(str, tiers)) == ["None", "flex"]

@@ -66,6 +66,11 @@ _LAST: Final = 50  # runs
     type=click.Path(dir_okay=False, path_type=Path),
     help="The candidate is ATTACHMENT of this file.",
 )
+@click.option(
+    "--tier",
+    type=click.Choice(["standard", "flex"]),
+    help="The candidate is asked in this tier: flex costs less and takes longer.",
+)
 @click.option("--judge", metavar="MODEL", help="Ask a model which of two that differ is right.")
 @click.option(
     "--jobs",
@@ -97,6 +102,7 @@ def replay_(  # noqa: PLR0913 - its options
     model: str | None,
     prompt: Path | None,
     agents_file: Path | None,
+    tier: str | None,
     judge: str | None,
     jobs: int,
     fail_under: float | None,
@@ -119,7 +125,7 @@ def replay_(  # noqa: PLR0913 - its options
         others = (
             ("ATTACHMENT", attachment), ("--where", condition), *selects, ("--dataset", dataset),
             ("--limit", limit), ("--prompt", prompt), ("--agents-file", agents_file),
-            ("--judge", judge), ("--jobs", jobs > 1),
+            ("--tier", tier), ("--judge", judge), ("--jobs", jobs > 1),
         )  # fmt: skip
         for option, is_given in others:
             if is_given:
@@ -140,17 +146,15 @@ def replay_(  # noqa: PLR0913 - its options
         raise ConfigError("--last selects runs, and --dataset replaces them", hint="Use --limit.")
     session = open_session(replace(where, config=agents_file or where.config))
     text = None if prompt is None else _text(prompt)
-    wanted = _candidate(session.config, attachment, model, text, of_file=agents_file is not None)
-    differs: dict[str, Json] = {
-        "model": model,
-        "system_prompt": text,
-        "file": None if agents_file is None else str(agents_file),
-    }
+    given = {"model": model, "system_prompt": text, "tier": tier}
+    draft: dict[str, Json] = {name: value for name, value in given.items() if value is not None}
+    wanted = _candidate(session.config, attachment, draft, of_file=agents_file is not None)
+    differs = draft if agents_file is None else {**draft, "file": str(agents_file)}
     choice = Choice(last or _LAST, condition, failed, dataset, limit, corrected, scored)
     options = ReplayOptions(choice, judge, jobs)
     log.configure("text", "error")
-    kept = {name: value for name, value in differs.items() if value is not None}
-    document = asyncio.run(_replayed(session, attachment, wanted, kept, options, as_json=as_json))
+    found = _replayed(session, attachment, wanted, differs, options, as_json=as_json)
+    document = asyncio.run(found)
     _finish(document, fail_under, as_json=as_json)
 
 
@@ -168,12 +172,8 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path} is not UTF-8 text (at byte {error.start})") from error
 
 
-def _candidate(
-    config: Config, name: str, model: str | None, prompt: str | None, *, of_file: bool
-) -> Wanted:
+def _candidate(config: Config, name: str, draft: dict[str, Json], *, of_file: bool) -> Wanted:
     """Say what to attach: the version in use, or that of a file, each with what differs."""
-    update = {"model": model, "system_prompt": prompt}
-    draft: dict[str, Json] = {key: value for key, value in update.items() if value is not None}
     if not of_file:
         config = config.model_copy(update={"agents": {}, "attachments": {}})
         return Wanted(name, config, draft=draft)
