@@ -32,12 +32,12 @@ begin
     _create := format(E'create table %s as select * from (%s\n) as rows_of_query', _name, rtrim(_query, E'; \n\t'));
     perform set_config('search_path', _path, true);
     execute _create;
-    perform set_config('search_path', 'pg_catalog, pg_temp', true);
+    perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     _alter := format('alter table %s replica identity full, add column row_id bigint generated always as identity primary key', _name);
     for _column, _type in select * from jsonb_each_text(_writes) loop
         perform set_config('search_path', _path, true);
         _found := pg_catalog.to_regtype(_type);
-        perform set_config('search_path', 'pg_catalog, pg_temp', true);
+        perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
         if _found is null then
             raise exception 'writes: type "%" of column "%" does not exist', _type, _column
                 using errcode = 'WA010', hint = agent_internal.suggest(_type, array(
