@@ -67,9 +67,10 @@ class Batch:
     def add(self, other: "Batch") -> None:
         """Add the batch of another transaction."""
         self.found.extend(other.found)
-        self.effects.extend(other.effects)
-        self.seen.extend(other.seen)
-        self.recorded.extend(other.recorded)
+        if other.has_beside:
+            self.effects.extend(other.effects)
+            self.seen.extend(other.seen)
+            self.recorded.extend(other.recorded)
         self.size += other.size
         self.weight += other.weight
 
