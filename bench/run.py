@@ -39,6 +39,7 @@ BENCHES: dict[str, Row] = {
     "decode": decode.ROW,
     "decode_cpu": decode.CPU_ROW,
     "intake": intake.ROW,
+    "corrections": intake.CORRECTIONS_ROW,
     "latency": latency.ROW,
     "turn_latency": latency.TURN_ROW,
     "event_threads": latency.EVENT_ROW,

@@ -24,6 +24,7 @@ from walagent.runs.worker import Worker, WorkerSettings
 from walagent.runs.worker_models import Models
 from walagent.store.attachments import active_attachments, load_models, secret_key
 from walagent.store.checkpoint import take_checkpoint
+from walagent.store.ingestion import last_writes
 from walagent.store.role_reader import RoleReader
 from walagent.store.sessions.connections import connect, open_pool
 from walagent.store.sessions.tool_connections import open_tool_connections
@@ -65,6 +66,8 @@ async def open_feed(url: str) -> AsyncGenerator[tuple[Feed, Intake]]:
             checkpoint = await take_checkpoint(conn, STREAM.slot, "bench")
             evaluator, settings = Evaluator(evaluating, RoleReader(evaluating)), IntakeSettings()
             intake = Intake(conn, evaluator, checkpoint, registry, key, settings)
+            async for row in last_writes(conn):
+                intake.corrections.know(*row)
             yield Feed(stream, [intake]), intake
 
 

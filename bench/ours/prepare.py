@@ -113,7 +113,23 @@ async def _ingest(url: str, conn: psycopg.Connection, count: int) -> None:
             await feed.take_one()
 
 
+def read_writes(url: str, count: int) -> None:
+    """Read what runs have written, until *count* changes of theirs are recorded."""
+    asyncio.run(_read_writes(url, count))
+
+
+async def _read_writes(url: str, count: int) -> None:
+    with psycopg.connect(url, autocommit=True) as conn:
+        async with open_feed(url) as (feed, _):
+            while _one(conn, "select count(*) from agent.row_change") < count:
+                await feed.take_one()
+
+
 def _runs(conn: psycopg.Connection) -> int:
-    row = conn.execute("select count(*) from agent.run").fetchone()
+    return _one(conn, "select count(*) from agent.run")
+
+
+def _one(conn: psycopg.Connection, query: str) -> int:
+    row = conn.execute(query.encode()).fetchone()
     assert row is not None
     return row[0]

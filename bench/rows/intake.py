@@ -9,12 +9,13 @@ from psycopg import sql
 
 from bench import workload
 from bench.harness import OURS, Figure, Row, rates
-from bench.ours.prepare import attach, scripted
+from bench.ours.prepare import attach, queue_runs, read_writes, scripted
 from bench.scripts import run_script
 from bench.server import Place
 
 _TRANSACTIONS = 100_000
 _MANY, _FEW = 1_000_000, 1000  # rows of one transaction
+_WRITTEN, _EACH = 200, 1000  # rows that the agent wrote; one update in so many is of one
 _ONE_BY_ONE = """\
 do $$ begin
     for i in 1 .. {count} loop
@@ -22,6 +23,20 @@ do $$ begin
         commit;
     end loop;
 end $$"""
+
+# None of them starts a run.
+_UPDATE = """\
+do $$ begin
+    for i in 1 .. {count} loop
+        update ticket set body = 'changed', priority = 'low'
+         where id = case when i % {each} = 0 then {others} + i / {each} else i end;
+        commit;
+    end loop;
+end $$"""
+_WATCHED = """\
+update agent.attachment
+   set writes = '{priority}', ops = '{insert,update}', condition = $$new.body <> 'changed'$$,
+       corrections = true"""
 
 
 def ingest(place: Place) -> Mapping[str, Any]:
@@ -55,6 +70,35 @@ def condition(text: str, place: Place, *options: str) -> Mapping[str, Any]:
     expected = () if options else ("--runs", _MANY // 100)
     result = _read(place, _MANY + 1, *expected, *options)  # and the last, which matches neither
     return {name: result[name] for name in ("seconds", "cpu_seconds", "server_cpu_seconds")}
+
+
+def updates(written: int, place: Place) -> Mapping[str, Any]:
+    """Updates by an application, one in a thousand of a row of whose runs *written* wrote."""
+    count = _WRITTEN * _EACH
+    others = sql.SQL(
+        "insert into ticket (subject, body) select 's', 'b' from generate_series(1, {})"
+    )
+    calls = (
+        [{"call": "update_row", "arguments": {"priority": workload.PRIORITY}}] if written else []
+    )
+    with scripted([*calls, workload.ANSWER]) as answers:
+        attach(place.url, answers, also=[others.format(count).as_string()])
+        with psycopg.connect(place.url, autocommit=True) as conn:
+            conn.execute(_WATCHED)
+        queue_runs(place.url, _WRITTEN)
+        run_script(
+            "ours/drain",
+            *("--url", place.url, "--postmaster", place.postmaster, "--count", _WRITTEN),
+        )
+    read_writes(place.url, written)
+    with psycopg.connect(place.url, autocommit=True) as conn:
+        conn.execute("set synchronous_commit = off")
+        conn.execute(sql.SQL(_UPDATE).format(count=count, others=count, each=_EACH))
+    result = rates(_read(place, count + 1, "--runs", _WRITTEN + 1))
+    with psycopg.connect(place.url) as conn:
+        row = conn.execute("select count(*) from agent.correction").fetchone()
+    assert row == (written,)
+    return result
 
 
 def _attach(place: Place, condition: str | None = None) -> None:
@@ -124,4 +168,15 @@ REPEATED_ROW = Row(
     },
     figures=(Figure("seconds", over="decoding", goal=3, more_is_better=False),),
     rounds=3,
+)
+
+CORRECTIONS_ROW = Row(
+    what="one-row updates ingested a second, one in a thousand corrects what an agent wrote",
+    beside="the same where no agent wrote",
+    sides={OURS: partial(updates, _WRITTEN), "no corrections": partial(updates, 0)},
+    figures=(
+        Figure("per_second", over="no corrections", goal=0.95),
+        Figure("cpu_ms", over="no corrections", more_is_better=False),
+        Figure("server_cpu_ms", over="no corrections", more_is_better=False),
+    ),
 )

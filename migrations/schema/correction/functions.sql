@@ -184,7 +184,8 @@ begin
                cross join lateral (
                    select not coalesce(c.omitted ? c.column_name, false)
                           and c.column_name = any (agent_internal.recorded_columns(v.definition, c.relation))
-                          and not agent_internal.has_policies_for(c.relation, (v.definition ->> 'run_as')::name) as known) k
+                          and not agent_internal.has_policies_for(c.relation, (v.definition ->> 'run_as')::name) as known
+                   offset 0) k  -- evaluated once, though it is used three times
          where not c.is_bulk
         on conflict do nothing
     )
@@ -226,8 +227,10 @@ create or replace function agent_internal.relation_in_wal(_relation bigint, _sch
     set search_path = pg_catalog, pg_temp
 as $$
     select coalesce(pg_partition_root(c.oid::regclass)::oid, c.oid)
-      from pg_class c join pg_namespace n on n.oid = c.relnamespace
-     where case when _relation > 0 then c.oid = _relation::oid else n.nspname = _schema and c.relname = _table end
+      from pg_class c
+     where c.oid = case when _relation > 0 then _relation::oid
+                        else (select k.oid from pg_class k join pg_namespace n on n.oid = k.relnamespace
+                               where n.nspname = _schema and k.relname = _table) end
 $$;
 
 -- Take what the reader found, in the order of the commits: who corrected whom depends on it.  Called when the changes of runs

@@ -54,6 +54,8 @@ class Watched:
     key: Sequence[str]
     columns: set[str] = field(default_factory=set[str])
     _rows: _Rows = field(default_factory=_Rows)
+    _described: Relation | None = None
+    _types: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def add(self, key: Mapping[str, str | None]) -> None:
         """Watch a row, given the texts of its key."""
@@ -61,7 +63,10 @@ class Watched:
 
     def take(self, changes: Sequence[Change]) -> list[dict[str, Any]]:
         """Return what changes of one operation did to rows that agents can have written."""
-        types = {column.name: column.type_oid for column in changes[0].relation.columns}
+        if (relation := changes[0].relation) is not self._described:
+            self._described = relation
+            self._types = {column.name: column.type_oid for column in relation.columns}
+        types = self._types
         return [
             row
             for change in self._passing(changes, types)
