@@ -256,15 +256,12 @@ begin
     for _group in select g.value from jsonb_array_elements(_changes -> 'changes') with ordinality as g (value, n) order by g.n loop
         select r.tenant, v.definition into _tenant, _definition
           from agent.run r
-               left join agent.run a on a.id = agent_internal.acting_run(r.id)
+               left join agent.run a on a.id = case when r.undoes is null then r.id else agent_internal.acting_run(r.id) end
                left join agent.attachment_version v on v.attachment_id = a.attachment_id and v.version = a.attachment_version
          where r.id = (_group -> 'run')::bigint;
         continue when not found;  -- it was removed meanwhile
         _xid := (_group ->> 'xid')::xid;
-        _relation := (select coalesce(pg_partition_root(c.oid::regclass)::oid, c.oid)
-                        from pg_class c join pg_namespace n on n.oid = c.relnamespace
-                       where case when (_group -> 'relation')::bigint > 0 then c.oid = (_group -> 'relation')::bigint::oid
-                                  else n.nspname = _group ->> 'schema' and c.relname = _group ->> 'table' end);
+        _relation := agent_internal.relation_in_wal((_group -> 'relation')::bigint, _group ->> 'schema', _group ->> 'table');
         _columns := agent_internal.recorded_columns(_definition, _relation);
         _hidden := agent_internal.has_policies_for(_relation, (_definition ->> 'run_as')::name);
         _numbers := (select jsonb_object_agg(a.attname, a.attnum) from pg_attribute a
@@ -292,7 +289,8 @@ begin
           from jsonb_to_recordset(_group -> 'rows')
                    as c (n integer, op text, old jsonb, new jsonb, first boolean, omitted jsonb)
                cross join lateral (
-                   select agent_internal.key_in(coalesce(c.new, c.old), _key) as key, agent_internal.key_in(c.old, _key) as old_key) k
+                   select agent_internal.key_in(coalesce(c.new, c.old), _key) as key, agent_internal.key_in(c.old, _key) as old_key
+                   offset 0) k  -- evaluated once, though it is used often; so is x
                left join lateral (
                    select 'statement' as source, b.before
                      from agent_internal.row_before b
@@ -308,7 +306,8 @@ begin
                           case when c.op in ('update', 'delete') and b.before is not null and c.first
                                then agent_internal.part_of(b.before || coalesce(c.old, '{}'), w.columns)
                                else agent_internal.part_of(c.old, w.columns) end as before,
-                          agent_internal.part_of(c.new, w.columns) as after) x
+                          agent_internal.part_of(c.new, w.columns) as after
+                   offset 0) x
          order by c.n
         on conflict do nothing;
         if (_group -> 'more')::bigint > 0 then

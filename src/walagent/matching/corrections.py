@@ -56,6 +56,7 @@ class Watched:
     _rows: _Rows = field(default_factory=_Rows)
     _described: Relation | None = None
     _types: Mapping[str, int] = field(default_factory=dict[str, int])
+    _is_plain: bool = False
 
     def add(self, key: Mapping[str, str | None]) -> None:
         """Watch a row, given the texts of its key."""
@@ -66,29 +67,29 @@ class Watched:
         if (relation := changes[0].relation) is not self._described:
             self._described = relation
             self._types = {column.name: column.type_oid for column in relation.columns}
+            self._is_plain = (
+                len(self.key) == 1
+                and self._types.get(self.key[0], 0) not in _WRITTEN_OTHERWISE
+                and relation.identity != "i"
+            )
         types = self._types
-        return [
-            row
-            for change in self._passing(changes, types)
-            if (row := self._row(change, types)) is not None
-        ]
-
-    def _passing(self, changes: Sequence[Change], types: Mapping[str, int]) -> Iterable[Change]:
-        if (
-            len(self.key) > 1
-            or types.get(self.key[0], 0) in _WRITTEN_OTHERWISE
-            or changes[0].relation.identity == "i"
-            or any(each.old is not None and self._moves(each) for each in changes)
+        if not self._is_plain or any(
+            each.old is not None and self._moves(each) for each in changes
         ):
             # As they are looked at: a key that a row has been given passes from then on.
-            return (each for each in changes if self._rows.has(self._hashed(_before(each), types)))
-        slots, mask = self._rows.slots, len(self._rows.slots) - 1
-        name = self.key[0]  # in one comprehension: it is what all other changes cost
-        return [
-            change
-            for change in changes
-            if slots[hash(str((change.old or change.new or {}).get(name))) & mask]
-        ]
+            rows = self._rows
+            passing = (each for each in changes if rows.has(self._hashed(_before(each), types)))
+        else:
+            slots, mask = self._rows.slots, len(self._rows.slots) - 1
+            name = self.key[0]  # in one comprehension: it is what all other changes cost
+            passing = [
+                change
+                for change in changes
+                if slots[hash(str((change.old or change.new or {}).get(name))) & mask]
+            ]
+            if not passing:
+                return []
+        return [row for change in passing if (row := self._row(change, types)) is not None]
 
     def _moves(self, change: Change) -> bool:
         old, new = change.old or {}, change.new or {}
