@@ -18,6 +18,9 @@ create table ticket (
     body     text not null,
     priority text
 )"""
+LACK_EMBEDDING = """\
+select id, concat_ws(e'\\n', subject, body) from ticket
+ where embedding is null order by id limit %s"""
 SUBJECT = "Cannot log in since this morning"
 BODY = "The page says that my password is wrong, and the reset mail never comes. Please help."
 PRIORITY = "high"

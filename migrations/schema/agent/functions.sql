@@ -109,13 +109,17 @@ $$;
 -- Why an agent does not act under its name, which is cut as those of principals are: a person or a service has it, and the agent would act as that one; NULL: it can.
 create or replace function agent_internal.name_refusal(_tenant text, _agent text)
     returns text
-    language sql
+    language plpgsql
     stable
     security definer
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
-    select format('agent "%s" has the name of a principal of kind %s', _agent, p.kind)
-      from agent.principal p where p.tenant = _tenant and p.name = _agent::name and p.kind <> 'agent'
+begin
+    return (
+        select format('agent "%s" has the name of a principal of kind %s', _agent, p.kind)
+          from agent.principal p where p.tenant = _tenant and p.name = _agent::name and p.kind <> 'agent');
+end;
 $$;
 
 create or replace function agent_internal.check_name()

@@ -187,10 +187,13 @@ comment on function agent_internal.drift_of_run(bigint, text) is 'Why the attach
 -- That the primary keys of a table's row `t` and of `k` are the same: by the operators of its index.
 create or replace function agent_internal.same_key(_relation oid)
     returns text
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
+begin
+    return (
     select string_agg(format('t.%1$I operator(%2$s) k.%1$I', a.attname, coalesce(o.name, 'pg_catalog.=')), ' and ' order by x.n)
       from pg_index i
            cross join lateral unnest(i.indkey::smallint[], i.indclass::oid[]) with ordinality as x (attnum, class, n)
@@ -204,7 +207,8 @@ as $$
                       join pg_operator p on p.oid = e.amopopr join pg_namespace n on n.oid = p.oprnamespace
                 where c.oid = x.class or c.opcdefault and c.opcintype = a.atttypid
                 order by c.oid = x.class desc limit 1) o on true
-     where i.indrelid = _relation and i.indisprimary
+     where i.indrelid = _relation and i.indisprimary);
+end;
 $$;
 
 -- That columns of a table's row `t` are as in `u`: as text, for not every type has an equality, and some have a loose one; but
@@ -214,10 +218,13 @@ $$;
 -- Args: _cut: the lengths of texts of which `u` has only the beginning.
 create or replace function agent_internal.same_values(_relation oid, _columns text[], _cut jsonb)
     returns text
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
+begin
+    return (
     with recursive held (name, type) as (
         select attname, atttypid from pg_attribute where attrelid = _relation and attname = any (_columns) and attnum > 0
         union all
@@ -234,19 +241,24 @@ as $$
                                 ' or pg_catalog.num_nulls(t.%1$I, u.%1$I) operator(pg_catalog.=) 2)' end,
                       c, agent_internal.text_of(format('t.%I', c)), agent_internal.text_of(format('u.%I', c)), (_cut ->> c)::integer),
                ' and ')
-      from unnest(_columns) c
+      from unnest(_columns) c);
+end;
 $$;
 
 -- A digest of columns of a table's row `t`: after an update of the run, others have changed it if it is another one.
 create or replace function agent_internal.row_digest(_columns text[])
     returns text
-    language sql
+    language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
+begin
+    return (
     select format('pg_catalog.md5(pg_catalog.to_jsonb(array[%s]::pg_catalog.text[])::pg_catalog.text)',
                   string_agg(agent_internal.text_of(format('t.%I', c)), ', ' order by c))
-      from unnest(_columns) c
+      from unnest(_columns) c);
+end;
 $$;
 
 -- Complete a statement about a table: %1$s is its present name, %2$s and %3$s are columns with their present types, of

@@ -79,12 +79,16 @@ end;
 -- Whether a role can become another one; NULL: there is no such role.  Since PostgreSQL 16 a membership can be without that.
 create or replace function agent_internal.may_become(_member oid, _role name)
     returns boolean
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
-    select pg_has_role(_member, r.oid, case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end)
-      from pg_roles r where r.rolname = _role
+begin
+    return (
+        select pg_has_role(_member, r.oid, case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end)
+          from pg_roles r where r.rolname = _role);
+end;
 $$;
 comment on function agent_internal.may_become(oid, name) is 'Whether a role can become another one';
 
@@ -134,11 +138,14 @@ $$;
 
 create or replace function agent_internal.say_own_triggers(_count integer)
     returns void
-    language sql
+    language plpgsql
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
-    select set_config('walagent.own_triggers', case when _count > 0
-        then agent_internal.mac(format('triggers %s %s', agent_internal.transaction_name(), _count)) || _count else '' end, true)
+begin
+    perform set_config('walagent.own_triggers', case when _count > 0
+        then agent_internal.mac(format('triggers %s %s', agent_internal.transaction_name(), _count)) || _count else '' end, true);
+end;
 $$;
 
 -- In a trigger of walagent: what it executes acts as who executes the statement; not below a trigger of others.

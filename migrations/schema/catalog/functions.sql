@@ -93,15 +93,19 @@ $$;
 -- The columns of the primary key, in key order; empty without one.
 create or replace function agent_internal.key_columns(_relation regclass)
     returns text[]
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
+begin
+    return (
     select coalesce(array_agg(a.attname::text order by k.n), '{}')
       from pg_catalog.pg_index i
            cross join lateral unnest(i.indkey::smallint[]) with ordinality as k (attnum, n)
            join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-     where i.indrelid = _relation and i.indisprimary
+     where i.indrelid = _relation and i.indisprimary);
+end;
 $$;
 
 -- The table, or a partition of it, whose old rows the WAL does not carry this column of; NULL if there is no such table.  Partitions have
@@ -267,15 +271,19 @@ $$;
 -- a word of the grammar.  Without a modifier.
 create or replace function agent_internal.qualified_type(_type oid)
     returns text
-    language sql
+    language plpgsql
     stable
     set search_path = ''
     set quote_all_identifiers = off
+    set plan_cache_mode = force_generic_plan
 as $$
+begin
+    return (
     select case when t.typnamespace = 'pg_catalog'::regnamespace
                      and f !~ '^(bigint|bit|boolean|character|double|integer|interval|numeric|real|smallint|time|timestamp)([^a-z0-9_]|$)'
                 then 'pg_catalog.' || f else f end
-      from pg_catalog.pg_type t cross join pg_catalog.format_type(t.oid, -1) f where t.oid = _type
+      from pg_catalog.pg_type t cross join pg_catalog.format_type(t.oid, -1) f where t.oid = _type);
+end;
 $$;
 
 -- The types that the columns of a change are read as: for each its type at the change, and its present type and
@@ -284,11 +292,15 @@ $$;
 -- Args: _types: from the WAL; 0: unknown.
 create or replace function agent_internal.column_types(_relation oid, _names text[], _types oid[])
     returns table (name text, type_then text, type_now text)
-    language sql
+    language plpgsql
     stable
     set search_path = ''
     set quote_all_identifiers = off
+    set plan_cache_mode = force_generic_plan
 as $$
+#variable_conflict use_column
+begin
+    return query
     with recursive wanted (n, name, type, now, attcollation) as (
         select w.n, w.name, coalesce(nullif(w.type, 0), a.atttypid), a.atttypid, a.attcollation
           from unnest(_names, _types) with ordinality as w (name, type, n)
@@ -317,7 +329,8 @@ as $$
            coalesce((select b.text from base b where b.n = w.n and not b.is_now), case when w.type is not null then 'pg_catalog.text' end),
            (select b.text from base b where b.n = w.n and b.is_now)
       from wanted w
-     order by w.n
+     order by w.n;
+end;
 $$;
 comment on function agent_internal.column_types(oid, text[], oid[]) is 'The types that the columns of a change are read as when a condition is evaluated';
 
@@ -369,15 +382,19 @@ $$;
 -- The role pg_database_owner is the owner of the database.
 create or replace function agent_internal.is_safe_owner(_owner oid, _role name)
     returns boolean
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
-    select r.rolsuper or agent_internal.may_become(r.oid, _role)
-      from pg_roles o
-           join pg_roles r on r.oid = case when o.rolname = 'pg_database_owner'
-                                           then (select d.datdba from pg_database d where d.datname = current_database()) else o.oid end
-     where o.oid = _owner
+begin
+    return (
+        select r.rolsuper or agent_internal.may_become(r.oid, _role)
+          from pg_roles o
+               join pg_roles r on r.oid = case when o.rolname = 'pg_database_owner'
+                                               then (select d.datdba from pg_database d where d.datname = current_database()) else o.oid end
+         where o.oid = _owner);
+end;
 $$;
 comment on function agent_internal.is_safe_owner(oid, name) is 'Whether what a role owns can be changed only by roles that can act as another one';
 

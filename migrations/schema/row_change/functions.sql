@@ -21,10 +21,13 @@ $$;
 -- Args: _definition: of the attachment of the run; NULL: none, and no column.
 create or replace function agent_internal.recorded_columns(_definition jsonb, _relation oid)
     returns text[]
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
+begin
+    return (
     select array(
         select a.attname::text
           from pg_attribute a join pg_class c on c.oid = a.attrelid
@@ -37,7 +40,8 @@ as $$
                 or _definition -> 'columns' ? a.attname::text
                 or _definition -> 'key_columns' ? a.attname::text
                 or _definition -> 'writes' ? a.attname::text)
-         order by a.attnum)
+         order by a.attnum));
+end;
 $$;
 
 -- Whether row-level security of a table applies to a role.
@@ -61,10 +65,14 @@ $$;
 -- Args: _value: an expression.
 create or replace function agent_internal.text_of(_value text)
     returns text
-    language sql
+    language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
-as $$ select format('case when pg_catalog.num_nulls(%1$s) = 0 then pg_catalog.concat(%1$s) end', _value) $$;
+as $$
+begin
+    return format('case when pg_catalog.num_nulls(%1$s) = 0 then pg_catalog.concat(%1$s) end', _value);
+end;
+$$;
 
 -- Execute a statement by a trampoline, with the formats in which the reader has values.
 create or replace function agent_internal.read_texts(_through text, _sql text, _arguments jsonb)
@@ -176,29 +184,43 @@ $$;
 -- An image without values that are too large to be recorded.  The reader has the same limit.
 create or replace function agent_internal.short_values(_image jsonb)
     returns jsonb
-    language sql
+    language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
-    select coalesce(jsonb_object_agg(v.key, v.value) filter (where length(v.value #>> '{}') <= 65536 or v.value = 'null'), '{}')
-      from jsonb_each(_image) v
+begin
+    return (
+        select coalesce(jsonb_object_agg(v.key, v.value) filter (where length(v.value #>> '{}') <= 65536 or v.value = 'null'), '{}')
+          from jsonb_each(_image) v);
+end;
 $$;
 
 -- Those columns of an image that are named; NULL: there are none, or there is no image.
 create or replace function agent_internal.part_of(_image jsonb, _columns text[])
     returns jsonb
-    language sql
+    language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
-as $$ select jsonb_object_agg(v.key, v.value) from jsonb_each(_image) v where v.key = any (_columns) $$;
+    set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return (select jsonb_object_agg(v.key, v.value) from jsonb_each(_image) v where v.key = any (_columns));
+end;
+$$;
 
 -- The key in an image; NULL: not all of it is there.
 create or replace function agent_internal.key_in(_image jsonb, _columns text[])
     returns jsonb
-    language sql
+    language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
-as $$ select case when _image ?& _columns and _columns <> '{}' then agent_internal.part_of(_image, _columns) end $$;
+    set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return case when _image ?& _columns and _columns <> '{}' then agent_internal.part_of(_image, _columns) end;
+end;
+$$;
 
 -- Wait until transactions are visible: the server sends a commit when it is written, which is before others see it, and long
 -- before if it waits for a standby.  Then what they recorded of themselves is found.

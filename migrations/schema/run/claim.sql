@@ -357,14 +357,17 @@ comment on function agent_internal.lease_runs(bigint[], text, interval) is 'Give
 
 create or replace function agent_internal.start_runs(_runs bigint[], _worker text, _lease interval)
     returns void
-    language sql
+    language plpgsql
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
+begin
     update agent.run r
        set state = 'running', worker = _worker, lease = agent_internal.next_lease(r.lease), attempt = r.attempt + 1,
            lease_expires_at = agent_internal.now() + agent_internal.allowed_lease(_lease),
            started_at = coalesce(r.started_at, agent_internal.now())
-     where r.id = any (_runs)
+     where r.id = any (_runs);
+end;
 $$;
 
 -- Claim up to *_slots* runs from the queues in turn, each with a lease.

@@ -75,12 +75,16 @@ $$;
 -- Who acts as somebody is not the runner, whatever its login may do.
 create or replace function agent_internal.is_runner()
     returns boolean
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
-    select has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'agent.run'::regclass, 'update')
-           and not (agent_internal.identity()).named
+begin
+    return (
+        select has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'agent.run'::regclass, 'update')
+               and not (agent_internal.identity()).named);
+end;
 $$;
 comment on function agent_internal.is_runner() is 'Whether the caller has agent.grant_runner';
 

@@ -5,10 +5,13 @@
 -- a worker still holds them.
 create or replace function agent_internal.next_lease(_lease bigint)
     returns bigint
-    language sql
+    language plpgsql
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
-    select greatest(_lease, (('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint - 1) << 32) + 1
+begin
+    return greatest(_lease, (('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint - 1) << 32) + 1;
+end;
 $$;
 
 create or replace function agent_internal.defer_changes(_generation integer, _changes jsonb)

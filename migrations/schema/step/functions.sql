@@ -30,10 +30,15 @@ comment on function agent_internal.record_step(bigint, bigint, integer, text, js
 -- The transaction for which a request is signed: no other backend has its ID, and none a second one at the same time.
 create or replace function agent_internal.transaction_name()
     returns text
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
-as $$ select concat(pg_backend_pid(), ' ', extract(epoch from transaction_timestamp())) $$;
+    set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return (select concat(pg_backend_pid(), ' ', extract(epoch from transaction_timestamp())));
+end;
+$$;
 
 -- Lock a run for the rest of the transaction, if *_lease* is its lease.
 --

@@ -30,10 +30,15 @@ comment on function agent_internal.extend_lease(bigint, bigint, interval) is 'Ex
 -- The login that executes code of others in this database.  Roles belong to the cluster: each database has its own.
 create or replace function agent_internal.tools_login()
     returns name
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
-as $$ select ('walagent_tools_' || oid)::name from pg_database where datname = current_database() $$;
+    set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return (select ('walagent_tools_' || oid)::name from pg_database where datname = current_database());
+end;
+$$;
 comment on function agent_internal.tools_login() is 'The login of the connections on which code of others is executed';
 
 -- Whether this session executes what others have signed: the login for tools, whatever its name, may not use the schema.

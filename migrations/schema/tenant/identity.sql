@@ -85,20 +85,28 @@ $$;
 -- Act as an agent, or as walagent itself for calls that no agent makes, until the end of the transaction.  No principal has that name.
 create or replace function agent_internal.assume_agent(_tenant text, _agent text)
     returns void
-    language sql
+    language plpgsql
     set search_path = pg_catalog, pg_temp
-as $$ select agent_internal.assume(_tenant, coalesce(_agent, '(walagent)')) $$;
+    set plan_cache_mode = force_generic_plan
+as $$
+begin
+    perform agent_internal.assume(_tenant, coalesce(_agent, '(walagent)'));
+end;
+$$;
 comment on function agent_internal.assume_agent(text, text) is 'Act as an agent, or as walagent itself, until the end of the transaction';
 
 -- A message authentication code: SHA-256 of the key and of a digest of the key and the message, in hexadecimal.
 create or replace function agent_internal.mac(_message text)
     returns text
-    language sql
+    language plpgsql
     stable
     security definer
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
-    select encode(sha256(s.key || sha256(s.key || convert_to(_message, 'utf8'))), 'hex') from agent_internal.secret s
+begin
+    return (select encode(sha256(s.key || sha256(s.key || convert_to(_message, 'utf8'))), 'hex') from agent_internal.secret s);
+end;
 $$;
 comment on function agent_internal.mac(text) is 'Message authentication code of a text, with the key of this database';
 

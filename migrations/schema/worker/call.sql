@@ -95,14 +95,18 @@ comment on function agent_internal.whole_numbers(jsonb, jsonb) is 'A value with 
 -- The arguments of a SQL tool as they are meant: null for one with a default is that default.
 create or replace function agent_internal.meant_arguments(_tool jsonb, _arguments jsonb)
     returns jsonb
-    language sql
+    language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
-    select coalesce(jsonb_object_agg(k, agent_internal.whole_numbers(_tool #> array['input_schema', 'properties', k], v)), '{}')
-      from jsonb_each(_arguments) as x (k, v)
-     where v <> 'null' or not coalesce(_tool #> '{input_schema,properties}' ? k, false)
-           or coalesce(_tool #> '{input_schema,required}' ? k, false)
+begin
+    return (
+        select coalesce(jsonb_object_agg(k, agent_internal.whole_numbers(_tool #> array['input_schema', 'properties', k], v)), '{}')
+          from jsonb_each(_arguments) as x (k, v)
+         where v <> 'null' or not coalesce(_tool #> '{input_schema,properties}' ? k, false)
+               or coalesce(_tool #> '{input_schema,required}' ? k, false));
+end;
 $$;
 comment on function agent_internal.meant_arguments(jsonb, jsonb) is 'The arguments that a SQL tool is called with';
 
