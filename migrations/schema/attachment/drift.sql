@@ -278,9 +278,12 @@ as $$
 declare
     _name text;
     _keys text[] := array(select jsonb_object_keys(_key) order by 1);
-    _columns text[];
-    _texts text[];
+    _set_columns text[] := array(select jsonb_object_keys(_set));
+    _columns text[] := '{}';
+    _texts text[] := '{}';
     _parts text[];
+    _types jsonb;
+    _gone text;
 begin
     select format('%I.%I', n.nspname, c.relname) into _name
       from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = _relation;
@@ -290,16 +293,25 @@ begin
         raise exception 'the primary key of % is now (%)', _name, array_to_string(agent_internal.key_columns(_relation), ', ')
             using errcode = 'WA009';
     end if;
-    _parts := array[_name, agent_internal.typed_columns(_relation, _keys),
-                    agent_internal.typed_columns(_relation, array(select jsonb_object_keys(_set))), agent_internal.same_key(_relation)];
     if _seen ? 'seen' then
         _columns := array(select c from jsonb_object_keys(_seen -> 'seen') c join pg_attribute a on a.attname = c
                            where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped);
         _texts := array(select t from jsonb_array_elements_text(_seen -> 'texts') t where t = any (_columns));
+    end if;
+    select jsonb_object_agg(t.name, t.type_now), min(t.name) filter (where t.type_now is null) into _types, _gone
+      from agent_internal.column_types(_relation, _keys || _set_columns || _columns,
+                                       array_fill(0::oid, array[cardinality(_keys || _set_columns || _columns)])) t;
+    if _gone is not null then
+        raise exception 'column "%" of % does not exist', _gone, _relation::regclass using errcode = 'WA009';
+    end if;
+    _parts := array[_name, (select string_agg(format('%I %s', c, _types ->> c), ', ') from unnest(_keys) c),
+                    (select string_agg(format('%I %s', c, _types ->> c), ', ') from unnest(_set_columns) c),
+                    agent_internal.same_key(_relation)];
+    if _seen ? 'seen' then
         _parts := _parts || array[
             concat_ws(', ', case when _columns = '{}' then '_ pg_catalog.text' end,
-                      agent_internal.typed_columns(_relation, array(select unnest(_columns) except select unnest(_texts))),
-                      (select string_agg(format('%I pg_catalog.text', c), ', ') from unnest(_texts) c)),
+                      (select string_agg(format('%I %s', c, case when c = any (_texts) then 'pg_catalog.text' else _types ->> c end), ', ')
+                         from unnest(_columns) c)),
             case when _seen ? 'since'
                  then format('%s operator(pg_catalog.=) ($1 operator(pg_catalog.->>) ''since'')', agent_internal.row_digest(_columns))
                  else coalesce(agent_internal.same_values(_relation, _columns, _seen -> 'cut'), 'true') end,  -- planted: stale-write

@@ -112,20 +112,24 @@ $$;
 -- replica identities of their own, and a new one does not inherit that of its parent.
 create or replace function agent_internal.without_identity(_relation regclass, _column text)
     returns regclass
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan
 as $$
-    select c.oid::regclass
-      from (select p.relid from pg_catalog.pg_partition_tree(_relation) p where p.isleaf union select _relation) t
-           join pg_catalog.pg_class c on c.oid = t.relid
-           left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attname = _column and not a.attisdropped
-     where c.relreplident <> 'f'
-       and not exists (select from pg_catalog.pg_index i
-                        where i.indrelid = c.oid and a.attnum = any (i.indkey::smallint[])
-                          and (c.relreplident = 'd' and i.indisprimary and i.indimmediate or c.relreplident = 'i' and i.indisreplident))
-     order by c.oid
-     limit 1
+begin
+    return (
+        select c.oid::regclass
+          from (select p.relid from pg_catalog.pg_partition_tree(_relation) p where p.isleaf union select _relation) t
+               join pg_catalog.pg_class c on c.oid = t.relid
+               left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attname = _column and not a.attisdropped
+         where c.relreplident <> 'f'
+           and not exists (select from pg_catalog.pg_index i
+                            where i.indrelid = c.oid and a.attnum = any (i.indkey::smallint[])
+                              and (c.relreplident = 'd' and i.indisprimary and i.indimmediate or c.relreplident = 'i' and i.indisreplident))
+         order by c.oid
+         limit 1);
+end;
 $$;
 comment on function agent_internal.without_identity(regclass, text) is 'The table, or a partition of it, whose old rows the WAL does not carry a column of';
 
@@ -333,26 +337,6 @@ begin
 end;
 $$;
 comment on function agent_internal.column_types(oid, text[], oid[]) is 'The types that the columns of a change are read as when a condition is evaluated';
-
-create or replace function agent_internal.typed_columns(_relation oid, _names text[])
-    returns text
-    language plpgsql
-    stable
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _gone  text;
-    _typed text;
-begin
-    select min(name) filter (where type_now is null), string_agg(format('%I %s', name, type_now), ', ') into _gone, _typed
-      from agent_internal.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)]));
-    if _gone is not null then
-        raise exception 'column "%" of % does not exist', _gone, _relation::regclass using errcode = 'WA009';
-    end if;
-    return _typed;
-end;
-$$;
-comment on function agent_internal.typed_columns(oid, text[]) is 'Columns with their types, as a column definition list';
 
 -- The arguments of a tool over HTTP, from its templates: a string for each placeholder.
 create or replace function agent_internal.json_schema_of(_url text, _http jsonb)

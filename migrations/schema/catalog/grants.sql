@@ -22,5 +22,4 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.relation_named(text, name[])', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.schemas_of(text)', 'execute', '{runner,viewer,developer}'),
     ('function', 'agent_internal.schemas_of_caller()', 'execute', '{runner,viewer,developer}'),
-    ('function', 'agent_internal.typed_columns(oid, text[])', 'execute', '{runner}'),
     ('function', 'agent_internal.without_identity(regclass, text)', 'execute', '{runner,developer}');

@@ -7,10 +7,15 @@
 -- with figures that are no numbers.
 create or replace function agent_internal.allowed_lease(_lease interval)
     returns interval
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
-as $$ select case when agent_internal.is_runner() then _lease else least(_lease, interval '2 minutes') end $$;
+    set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return case when agent_internal.is_runner() then _lease else least(_lease, interval '2 minutes') end;
+end;
+$$;
 
 -- Extend the leases of runs in one statement.
 --

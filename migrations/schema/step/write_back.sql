@@ -44,10 +44,15 @@ comment on function agent_internal.tools_login() is 'The login of the connection
 -- Whether this session executes what others have signed: the login for tools, whatever its name, may not use the schema.
 create or replace function agent_internal.is_for_tools()
     returns boolean
-    language sql
+    language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
-as $$ select session_user = agent_internal.tools_login() or not has_schema_privilege(session_user, 'agent', 'usage') $$;
+    set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return session_user = agent_internal.tools_login() or not has_schema_privilege(session_user, 'agent', 'usage');
+end;
+$$;
 comment on function agent_internal.is_for_tools() is 'Whether the login of this session executes what others have signed';
 
 -- The parameters of a call, if its signature is that of a holder of agent_internal.secret for this transaction, and the login

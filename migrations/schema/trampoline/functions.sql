@@ -23,11 +23,12 @@
 -- While the path is that of the statement, which others can create in, each name is qualified and no operator is used.
 create or replace function agent_internal.trampoline_body()
     returns text
-    language sql
+    language plpgsql
     immutable
     set search_path = pg_catalog, pg_temp
 as $body$
-    select $$
+begin
+    return $$
 declare
     _result text;
     _row    record;
@@ -82,7 +83,8 @@ begin
     end if;
     return _result;
 end
-$$
+$$;
+end;
 $body$;
 
 -- The trampoline of a role, quoted, if nobody has changed it since it was created.
