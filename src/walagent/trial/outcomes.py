@@ -68,10 +68,21 @@ class Outcome:
 
 
 def outcome_from_json(document: Mapping[str, Any]) -> Outcome:
-    """Read an outcome as `Outcome.to_json` writes it, from a document that can have more."""
-    calls = tuple(Made(**call) for call in document["calls"])
-    names = ("state", "result", "error", "tokens", "cost", "seconds")
-    return Outcome(calls=calls, **{name: document[name] for name in names})
+    """Read an outcome as `Outcome.to_json` writes it, as far as the document has it."""
+    get = document.get
+    calls = tuple(
+        Made(
+            call.get("tool", ""),
+            call.get("arguments", {}),
+            call.get("state", ""),
+            bool(call.get("reads")),
+        )
+        for call in get("calls", ())
+    )
+    tokens, seconds = get("tokens", 0), get("seconds", 0.0)
+    return Outcome(
+        get("state", ""), get("result"), get("error"), calls, tokens, get("cost"), seconds
+    )
 
 
 def is_succeeded(outcome: Outcome) -> bool:

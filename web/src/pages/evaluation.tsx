@@ -8,8 +8,6 @@ import {
   type Evaluation,
   type EvaluationRow,
   seconds,
-  sign,
-  split,
   stateOf,
   titleOf,
 } from "../data/evaluations";
@@ -25,9 +23,11 @@ import { Table } from "../parts/table";
 import { Time } from "../parts/time";
 import { Cases } from "./evaluation-cases";
 import { WithAnother } from "./evaluation-compare";
+import { Verdict } from "./evaluation-verdict";
 import { Absent } from "./missing";
 
-const EVERY = 5_000; // ms between two looks at one that runs
+const EVERY = 5_000; // ms between two looks at a replay that runs
+const SELDOM = 30_000; // at a shadow, which runs for days
 const IDS = /^[1-9]\d{0,17}$/;
 
 export default function EvaluationPage(): ReactNode {
@@ -35,14 +35,15 @@ export default function EvaluationPage(): ReactNode {
   const { with: other } = useSearch({ from: "/signed-in/evaluations/$evaluation" });
   useTitle(`Evaluation ${evaluation}`);
   const isNumber = IDS.test(evaluation);
-  const [isRunning, setRunning] = useState(false);
+  const [every, setEvery] = useState(0);
   const { rows, error, again } = useQueryOnce<Evaluation>(
     "evaluation",
     { evaluation },
-    { skip: !isNumber, ...(isRunning ? { every: EVERY } : {}) },
+    { skip: !isNumber, ...(every ? { every } : {}) },
   );
   const row = rows?.find((each) => each.id === evaluation);
-  if (row && isRunning !== (row.state === "running")) setRunning(!isRunning);
+  const wanted = row?.state === "running" ? (row.shadow === null ? EVERY : SELDOM) : 0;
+  if (row && every !== wanted) setEvery(wanted);
   if (!isNumber || rows?.length === 0)
     return (
       <Absent
@@ -156,57 +157,6 @@ function Choose({ row, other }: { row: Evaluation; other: string | undefined }) 
         ))}
       </select>
     </label>
-  );
-}
-
-/** One sentence: better, worse, or not to tell; no winner before the end, and none without labels. */
-function Verdict({ row }: { row: Evaluation }) {
-  const isRunning = row.state === "running";
-  if (isRunning && row.shadow === null)
-    return (
-      <Notice tone="info" live="status">
-        <p>
-          <b className="strong">It runs.</b> What it came to is said when all {number(row.planned)} cases are executed.
-        </p>
-      </Notice>
-    );
-  const unlabelled = Number(row.cases) - Number(row.labelled);
-  const rest =
-    unlabelled > 0
-      ? `${number(unlabelled)} ${unlabelled === 1 ? "case has" : "cases have"} no label: that they agree does not say that they are right.`
-      : "";
-  if (Number(row.tested) === 0)
-    return (
-      <Notice tone="info" icon="scale">
-        <p>
-          <b className="strong">Which one is better cannot be told:</b>{" "}
-          {Number(row.labelled) > 0
-            ? `${number(row.are_right)} of ${number(row.labelled)} with a label are right, and of these no run is recorded.`
-            : "no case has a label. People give them below, and by correcting or scoring runs."}
-        </p>
-        {Number(row.labelled) > 0 && rest && <p>{rest}</p>}
-      </Notice>
-    );
-  const found = sign(row);
-  const counts = `${number(row.second_right)} of ${number(row.tested)} right against ${number(row.first_right)} of the recorded runs`;
-  return (
-    <Notice tone={found > 0 ? "ok" : found < 0 ? "failed" : "info"} icon="scale">
-      <p>
-        <b className="strong">
-          {found > 0
-            ? "The candidate is better where the answer is known:"
-            : found < 0
-              ? "The candidate is worse where the answer is known:"
-              : "Too few cases tell which one is better:"}
-        </b>{" "}
-        {counts}{" "}
-        <span title="McNemar's exact test: the probability of a split at least as uneven, if neither is better">
-          ({split(row)})
-        </span>
-        .
-      </p>
-      {rest && <p>{rest}</p>}
-    </Notice>
   );
 }
 

@@ -78,7 +78,8 @@ export default function Evaluations(): ReactNode {
   );
 }
 
-const EVERY = 10_000; // ms between two looks for new ones, and for what running ones came to
+const EVERY = 10_000; // ms between two looks at what running ones came to
+const SELDOM = 30_000; // for new ones
 
 function List({ filter, again }: { filter: EvaluationFilter; again: () => void }) {
   const params = Object.fromEntries(EVALUATION_FILTERS.map((name) => [name, filter[name] ?? ""]));
@@ -86,7 +87,7 @@ function List({ filter, again }: { filter: EvaluationFilter; again: () => void }
   const newest = useQueryOnce<EvaluationRow>(
     "evaluations",
     { ...params, before: "", limit: 25 },
-    { every: EVERY, skip: pages.isLoading },
+    { every: pages.rows.some((row) => row.state === "running") ? EVERY : SELDOM, skip: pages.isLoading },
   ).rows;
   const isFiltered = Object.values(filter).some(Boolean);
   if (pages.isLoading)
