@@ -2,7 +2,7 @@
 import { end, everywhere, open, options, seen } from "./browsing.mjs";
 
 const base = new URL(options.link).origin;
-const pages = ["/", "/runs", "/runs?panel=1", "/runs/1", "/runs/4", "/approvals", "/failed", "/changes", "/changes?tab=corrections", "/agents", "/threads", "/ask", "/tables", "/cost", "/wal", "/access", "/access?tab=tokens", "/audit", "/memory", "/documents", "/workflows", "/more", "/runs/999", "/nowhere"];
+const pages = ["/", "/runs", "/runs?panel=1", "/runs/1", "/runs/4", "/approvals", "/failed", "/changes", "/changes?tab=corrections", "/evaluations", "/agents", "/threads", "/ask", "/tables", "/cost", "/wal", "/access", "/access?tab=tokens", "/audit", "/memory", "/documents", "/workflows", "/more", "/runs/999", "/nowhere"];
 
 const page = await open();
 await page.goto(options.link);

@@ -36,7 +36,7 @@ const faults = (width) => {
   if (spacer && innerWidth > 700 && spacer.colSpan > [...cells].filter(isShown).length) found.push(["spacer", spacer.colSpan]);
   return found;
 };
-const pages = ["/", "/runs", "/runs?panel=8", "/runs/8", `/approvals?approval=${options.call}`, "/failed", "/changes", "/agents", `/agents/${options.agent}`, "/threads", `/threads/${options.thread}`, "/tables", "/tables/public.ticket", "/cost", "/wal", "/access", "/access?tab=tokens", "/audit", "/memory", "/documents", "/workflows"];
+const pages = ["/", "/runs", "/runs?panel=8", "/runs/8", `/approvals?approval=${options.call}`, "/failed", "/changes", "/evaluations", "/agents", `/agents/${options.agent}`, "/threads", `/threads/${options.thread}`, "/tables", "/tables/public.ticket", "/cost", "/wal", "/access", "/access?tab=tokens", "/audit", "/memory", "/documents", "/workflows"];
 // 720 by 450 is a screen at 200 %.
 const sizes = [...new Set(options.views.map(([width]) => width))].map((width) => [width, width === 390 ? 844 : 900]);
 sizes.splice(-1, 0, [720, 450]);

@@ -11,6 +11,7 @@ import {
 import { AUDIT_FILTERS } from "./data/audit";
 import { base } from "./data/base";
 import { CHANGE_FILTERS } from "./data/changes";
+import { EVALUATION_FILTERS } from "./data/evaluations";
 import { MEMORY_FILTERS } from "./data/memory";
 import { RUN_FILTERS } from "./data/runs";
 import { currentSession, loadSession } from "./data/session";
@@ -87,6 +88,8 @@ const pages = [
   page("/agents", () => import("./pages/agents"), "q"),
   page("/agents/$agent", () => import("./pages/agents"), "q"),
   page("/agents/$agent/edit", () => import("./pages/agents-edit"), "from", "to", "view"),
+  page("/evaluations", () => import("./pages/evaluations"), ...EVALUATION_FILTERS),
+  page("/evaluations/$evaluation", () => import("./pages/evaluation"), "only", "open", "with"),
   page("/attach", () => import("./pages/attach"), "table"),
   page("/workflows", () => import("./pages/workflows"), "run"),
   page("/workflows/$workflow", () => import("./pages/workflows"), "run"),

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from walagent.base.concurrency import first_of
 from walagent.console.acting import Acting
+from walagent.console.evaluations import COMPLETED
 from walagent.console.guard import token_of
 from walagent.console.offer import Application, Offer
 from walagent.console.own import check_texts, text_of
@@ -47,6 +48,8 @@ class Reading:
         async with self._acting.transaction(token_of(request.scope)) as conn:
             rows = await read_rows(conn, declared.text, values)
             now = (await read_rows(conn, "select now() as now", {}))[0]["now"]
+        if (completed := COMPLETED.get(name)) is not None:
+            rows = [completed(row) for row in rows]
         return answer({"rows": rows, "now": now})
 
     async def _prompt(self, request: Request) -> Response:

@@ -47,65 +47,27 @@ def with_tests(counts: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Js
     return {**counts, "against_recorded": asdict(compare_right(pairs))}
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The same case in two evaluations."""
-
-    first: Case
-    second: Case
-
-    @property
-    def agrees(self) -> bool:
-        """Whether both candidates had the same effects."""
-        return effects(self.first) == effects(self.second)
-
-
-def pairs_of(first: Sequence[Case], second: Sequence[Case]) -> list[Pair]:
-    """Pair the cases of two evaluations: by the question, the run, or the case of the dataset."""
-    others = {_identity(case): case for case in second}
-    return [Pair(case, others[_identity(case)]) for case in first if _identity(case) in others]
-
-
-def _identity(case: Case) -> tuple[str, int]:
-    if "question" in case["candidate"]:
-        return "question", case["case_id"]
-    if case["run_id"] is not None:
-        return "run", case["run_id"]
-    return "case", case["case_id"]
-
-
-def effects(case: Case) -> tuple[bool, list[tuple[str, Json]]]:
-    """Return whether the candidate succeeded, and its calls that acted.
-
-    Of a question, whether its rows are the expected ones stands for them.
-    """
-    candidate = case["candidate"]
-    if "question" in candidate:
-        return candidate["state"] == "succeeded", [("answer", case["is_right"])]
-    calls = [
-        (call["tool"], call["arguments"])
-        for call in candidate["calls"]
-        if call["state"] == "done" and not call["reads"]
-    ]
-    return candidate["state"] == "succeeded", calls
-
-
 def compared(
-    pairs: Sequence[Pair], first: Mapping[str, Any], second: Mapping[str, Any]
+    counts: Mapping[str, Any],
+    differing: Sequence[tuple[Case, Case]],
+    first: Mapping[str, Any],
+    second: Mapping[str, Any],
 ) -> dict[str, Json]:
-    """Compare two evaluations: a document with the cases that differ."""
-    labelled = [
-        (pair.first["is_right"], pair.second["is_right"])
-        for pair in pairs
-        if pair.first["is_right"] is not None and pair.second["is_right"] is not None
-        and pair.first["expected"] == pair.second["expected"]
-    ]  # fmt: skip
-    differing = [pair for pair in pairs if not pair.agrees]
+    """Compare two evaluations: a document with the cases that differ.
+
+    Args:
+        counts: of the cases that both have, as `store.people.evaluations.compare` returns them.
+        differing: these cases, as both have them.
+    """
+    right = Test(
+        counts["tested"], counts["first_right"], counts["second_right"], counts["better"],
+        counts["worse"], sign_test(counts["better"], counts["worse"]),
+    )  # fmt: skip
     return {
         "first": dict(first),
         "second": dict(second),
-        "cases": len(pairs),
-        "agreeing": len(pairs) - len(differing),
-        "differing": [{"first": pair.first, "second": pair.second} for pair in differing],
-        "right": asdict(compare_right(labelled)),
+        "cases": counts["cases"],
+        "agreeing": counts["agreeing"],
+        "differing": [{"first": one, "second": other} for one, other in differing],
+        "right": asdict(right),
     }

@@ -67,6 +67,29 @@ class Outcome:
         return {**asdict(self), "calls": calls}
 
 
+def outcome_from_json(document: Mapping[str, Any]) -> Outcome:
+    """Read an outcome as `Outcome.to_json` writes it, as far as the document has it."""
+    get = document.get
+    calls = tuple(
+        Made(
+            call.get("tool", ""),
+            call.get("arguments", {}),
+            call.get("state", ""),
+            bool(call.get("reads")),
+        )
+        for call in get("calls", ())
+    )
+    tokens, seconds = get("tokens", 0), get("seconds", 0.0)
+    return Outcome(
+        get("state", ""), get("result"), get("error"), calls, tokens, get("cost"), seconds
+    )
+
+
+def is_succeeded(outcome: Outcome) -> bool:
+    """Return whether a run came to its end: no other is right."""
+    return outcome.state == _SUCCEEDED
+
+
 def outcome_of(run: Mapping[str, Any], effects: Mapping[str, Effect]) -> Outcome:
     """Read the outcome of a run.
 
@@ -134,7 +157,7 @@ def is_right(label: Mapping[str, Any], outcome: Outcome) -> bool:
         label: values: arguments of the calls that acted, by name, the last one of a name; tools:
             their names, in order; result: the text.
     """
-    if outcome.state != _SUCCEEDED:
+    if not is_succeeded(outcome):
         return False
     if "tools" in label and label["tools"] != [call.tool for call in outcome.acting]:
         return False

@@ -1,7 +1,5 @@
 """Whether a difference between two versions is more than chance.  Pure."""
 
-from math import comb
-
 
 def sign_test(better: int, worse: int) -> float:
     """Return the exact two-sided p-value of McNemar's test.
@@ -14,5 +12,10 @@ def sign_test(better: int, worse: int) -> float:
         worse: cases on which only the first one is.
     """
     count = better + worse
-    tail = sum(comb(count, k) for k in range(min(better, worse) + 1))
+    tail = term = (
+        1  # binomial coefficients, each from the one before: comb() would begin at the first
+    )
+    for k in range(1, min(better, worse) + 1):
+        term = term * (count - k + 1) // k
+        tail += term
     return min(1.0, 2 * tail / 2**count)

@@ -12,6 +12,7 @@ const KEYS: readonly { title: string; keys: readonly (readonly [string, string])
       ["g a", "approvals"],
       ["g f", "failures"],
       ["g c", "changes"],
+      ["g v", "evaluations"],
       ["g t", "threads"],
       ["g q", "ask"],
       ["g w", "workflows"],
@@ -39,6 +40,15 @@ const KEYS: readonly { title: string; keys: readonly (readonly [string, string])
       ["r", "retry"],
       ["c", "cancel"],
       ["w", "why"],
+    ],
+  },
+  {
+    title: "Cases of an evaluation",
+    keys: [
+      ["j k", "open the next, previous case"],
+      ["1", "the recorded run is right"],
+      ["2", "the candidate is right"],
+      ["3", "neither: say what is expected"],
     ],
   },
   {

@@ -23,6 +23,7 @@ export const PLACES: readonly Place[] = [
   { to: "/failed", name: "Failures", icon: "fail", key: "f", group: 1, count: "failed" },
   { to: "/changes", name: "Changes", icon: "change", key: "c", group: 1 },
   { to: "/agents", name: "Agents", icon: "agent", group: 2, count: "agents" },
+  { to: "/evaluations", name: "Evaluations", icon: "scale", key: "v", group: 2 },
   { to: "/workflows", name: "Workflows", icon: "step", key: "w", group: 2 },
   { to: "/threads", name: "Threads", icon: "chat", key: "t", group: 2, count: "threads" },
   { to: "/ask", name: "Ask", icon: "ask", key: "q", group: 2 },

@@ -168,6 +168,12 @@ export function Detail({ row, again }: { row: AttachmentRow; again: () => void }
         <div className="stack tight">
           <h3>Versions</h3>
           <Versions agent={row.agent} version={row.agent_version} />
+          <p>
+            <Link to="/evaluations" search={{ agent: row.agent }}>
+              Evaluations
+            </Link>{" "}
+            <span className="muted">of other versions on its changes</span>
+          </p>
         </div>
       </div>
       {row.attachment && row.writes?.length ? <Kept agent={row.agent} attachment={row.attachment} /> : null}

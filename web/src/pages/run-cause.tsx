@@ -69,12 +69,23 @@ export function ChangePanel({ run, change, title = "Change" }: { run: RunDetail;
         ) : undefined
       }
     >
+      <ChangeRows change={change} />
+      {compares && <RowNow run={run} before={after ?? before ?? {}} />}
+    </Panel>
+  );
+}
+
+/** The rows of a change as its reader may see them, and what is left out of them. */
+export function ChangeRows({ change }: { change: Change }) {
+  const { new: after, old: before, op } = change;
+  return (
+    <>
       {!before && !after ? null : op === "update" && before && after ? (
         <RowDiff title="column" before={before} after={after} />
       ) : op === "delete" ? (
         <RowTable row={before ?? {}} kind="delete" label="Deleted row" />
       ) : (
-        <RowTable row={after ?? {}} kind={op === "insert" ? "insert" : "insert"} label="Row of the change" />
+        <RowTable row={after ?? {}} kind="insert" label="Row of the change" />
       )}
       {change.hidden ? (
         <p className="note muted">
@@ -88,8 +99,7 @@ export function ChangePanel({ run, change, title = "Change" }: { run: RunDetail;
       {change.truncated ? (
         <p className="note muted">{Object.keys(change.truncated).join(", ")}: shortened, as the model got it.</p>
       ) : null}
-      {compares && <RowNow run={run} before={after ?? before ?? {}} />}
-    </Panel>
+    </>
   );
 }
 

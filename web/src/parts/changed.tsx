@@ -9,7 +9,7 @@ import { Name } from "./name";
 import { Blank } from "./rowdiff";
 import { Time } from "./time";
 
-const WITHOUT = {
+export const WITHOUT = {
   null: ["NULL", "NULL"],
   unknown: ["not known", "The WAL does not have the value."],
   omitted: ["not recorded", "The value is too large, or the agent may not see it."],

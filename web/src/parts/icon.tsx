@@ -41,6 +41,7 @@ export type IconName =
   | "s-review"
   | "s-running"
   | "s-skipped"
+  | "scale"
   | "search"
   | "star"
   | "step"

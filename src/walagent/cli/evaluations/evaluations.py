@@ -39,10 +39,12 @@ from walagent.store.people.evaluations import (
     Connection,
     Found,
     cases_of,
+    compare,
+    differing,
     list_evaluations,
     show_evaluation,
 )
-from walagent.trial.comparing import compared, pairs_of, with_tests
+from walagent.trial.comparing import compared, with_tests
 
 
 def _share(part: str, whole: str) -> Column:
@@ -121,25 +123,20 @@ def compare_(where: Where, first: int, second: int, *, as_json: bool) -> None:
     if first == second:
         raise ConfigError(f"evaluation {first} is compared with another one, not with itself")
 
-    async def read(conn: Connection) -> tuple[tuple[Found, list[Found]], tuple[Found, list[Found]]]:
-        return await _read(conn, first), await _read(conn, second)
-
-    (one, its_cases), (other, others) = ask(where, read)
-    pairs = pairs_of(its_cases, others)
-    if not pairs:
+    document = ask(where, lambda conn: _compare(conn, first, second))
+    if not document["cases"]:
         raise ConfigError(
             f"evaluations {first} and {second} have no case in common",
             hint="Replay the same dataset, or the same runs.",
         )
-    document = compared(pairs, one, other)
     if as_json:
         print_json(document)
         return
-    for pair in pairs:
-        if not pair.agrees:
-            print_wrapped(f"── {case_name(pair.first)}: differs{_rights(pair.first, pair.second)}")
-            print_wrapped(f"  {first}: {did(pair.first['candidate'])}")
-            print_wrapped(f"  {second}: {did(pair.second['candidate'])}")
+    for pair in document["differing"]:
+        one, other = pair["first"], pair["second"]
+        print_wrapped(f"── {case_name(one)}: differs{_rights(one, other)}")
+        print_wrapped(f"  {first}: {did(one['candidate'])}")
+        print_wrapped(f"  {second}: {did(other['candidate'])}")
     for line in comparison_lines(document):
         print_wrapped(line)
 
@@ -169,6 +166,17 @@ def delete_(where: Where, ids: tuple[int, ...]) -> None:
 
     ask(where, delete)
     done(f"deleted {len(wanted)}", deleted=wanted)
+
+
+async def _compare(conn: Connection, first: int, second: int) -> dict[str, Any]:
+    one, other = await show_evaluation(conn, first), await show_evaluation(conn, second)
+    counts, numbers = await compare(conn, first, second), await differing(conn, first, second)
+    pairs = list[tuple[Found, Found]]()
+    if numbers:
+        its = {case["number"]: case for case in await cases_of(conn, first)}
+        others = {case["number"]: case for case in await cases_of(conn, second)}
+        pairs = [(its[number], others[of_other]) for number, of_other in numbers]
+    return compared(counts, pairs, one, other)
 
 
 async def _read(conn: Connection, evaluation: int) -> tuple[Found, list[Found]]:

@@ -51,6 +51,26 @@ async def cases_of(conn: Connection, evaluation: int) -> list[Found]:
     return await cursor.fetchall()
 
 
+async def compare(conn: Connection, first: int, second: int) -> Found:
+    """Compare two evaluations on the cases that both have.
+
+    Returns cases, agreeing, and where both have the same label: tested, first_right, second_right,
+    better and worse, which are cases in which the second one alone is right, or the first one.
+    """
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(query("compared_evaluations"), {"first": first, "second": second})
+    found = await cursor.fetchone()
+    assert found is not None  # noqa: S101 - one row of counts
+    return found
+
+
+async def differing(conn: Connection, first: int, second: int) -> list[tuple[int, int]]:
+    """Return the numbers, in both evaluations, of the cases in which the candidates differ."""
+    parameters = {"first": first, "second": second}
+    cursor = await conn.execute(query("differing_cases"), parameters)
+    return await cursor.fetchall()
+
+
 async def list_datasets(conn: Connection) -> list[Found]:
     """List datasets by name."""
     cursor = conn.cursor(row_factory=dict_row)

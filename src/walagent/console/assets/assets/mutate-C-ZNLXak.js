@@ -1,1 +1,0 @@
-import{K as e,U as t,et as n}from"./preload-helper-vLrroJJd.js";import{n as r}from"./shapes-kSkSeWP7.js";async function i(i,a,o=[]){if(n())throw new t(0,`Not sent: the page has no connection.`,void 0,`Do it again when the connection is back.`);let s=await e(`POST`,`v1/mutations/console.${i}`,a);return o.length&&await r(s.txid,o),s}export{i as t};

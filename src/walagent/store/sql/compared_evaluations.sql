@@ -1,0 +1,1 @@
+-- include: _compared_evaluations
