@@ -328,3 +328,38 @@ async def test_ten_thousand_cases_are_read_at_once(conn: AsyncConnection) -> Non
             assert time.monotonic() - began < 3, declared.name
         await conn.execute("reset role")
     assert await value(conn, "select count(*) from agent.evaluation_case") == 29_000
+
+
+QUESTIONS = """
+insert into agent.evaluation (model, planned, held_until, ended_at)
+values ('m', 1, now(), now()) returning id
+"""
+
+
+async def test_a_question_is_shown_with_both_statements(conn: AsyncConnection, desk: Desk) -> None:
+    """And not with the case of a dataset that has the same number."""
+    served, vic, _, _ = desk
+    of = await value(conn, QUESTIONS)
+    candidate = {
+        "state": "succeeded", "question": "How many?", "sql": ["select 1", "select 2"], "run": 7,
+        "calls": [], "error": "other values", "result": None, "tokens": 5, "cost": 0.1,
+        "seconds": 1.0,
+    }  # fmt: skip
+    await conn.execute(
+        "insert into agent.evaluation_case (evaluation_id, number, case_id, candidate, expected,"
+        " is_right) values (%s, 1, 1, %s, %s, false)",
+        [of, json.dumps(candidate), json.dumps({"sql": "select 3"})],
+    )
+    given = {"evaluation": str(of)}
+    (listed, *_) = await asked(served, vic, "evaluations", limit="5", before="")
+    assert (listed["attachment"], listed["are_right"], listed["labelled"]) == (None, "0", "1")
+    (line,) = await asked(served, vic, "evaluation_cases", **given, only="", before="", limit="5")
+    assert (line["title"], line["expected"], line["candidate"]) == (
+        "How many?",
+        "select 3",
+        "other values",
+    )
+    assert (line["relation"], line["is_labelled_since"]) == (None, False)
+    (case,) = await asked(served, vic, "evaluation_case", **given, number="1")
+    assert case["candidate"]["sql"] == ["select 1", "select 2"]
+    assert (case["expected"], case["change"], case["dataset"]) == ({"sql": "select 3"}, None, None)

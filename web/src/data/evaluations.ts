@@ -79,6 +79,8 @@ export interface Label {
   values?: Record<string, unknown>;
   tools?: string[];
   result?: string;
+  /** Of a question: the statement that was saved. */
+  sql?: string;
 }
 
 export interface CaseCall {
@@ -114,6 +116,10 @@ export interface CaseDetail extends Omit<CaseRow, "expected" | "recorded" | "can
   candidate: CaseOutcome & {
     not_called?: { tool: string; arguments: Record<string, unknown> }[];
     not_compared?: Record<string, string>;
+    /** Of a saved question that was asked again: with the statements of the answer, and its run. */
+    question?: string;
+    sql?: string[];
+    run?: number | null;
   };
   changes: CaseChange[];
   expected: Label | null;

@@ -22,6 +22,7 @@ import { Cell } from "../parts/rowdiff";
 import { State } from "../parts/state";
 import { Time } from "../parts/time";
 import { GiveLabel } from "./evaluation-label";
+import { QuestionCase } from "./evaluation-question";
 import { ChangeRows } from "./run-cause";
 import { callText } from "./steps";
 
@@ -39,6 +40,7 @@ export function Case({ evaluation, model, of, onLabel }: CaseProps) {
     if (error) return <Problem error={error} again={again} />;
     return rows?.length === 0 ? <p className="note muted">There is no such case.</p> : <Skeleton />;
   }
+  if (row.candidate.question !== undefined) return <QuestionCase of={of} row={row} />;
   return (
     <div className="gbody" aria-label={`Case ${of}`} role="group">
       <div className="grid-eq">

@@ -4,4 +4,4 @@ left(concat_ws('; ',
                case when e.hidden <> '{}' then array_to_string(e.hidden, ', ') || ' hidden' end,
                case when e.label ? 'tools' and not e.label ? 'values'
                     then coalesce((select string_agg(g.tool, ', ' order by g.n) from jsonb_array_elements_text(e.label -> 'tools') with ordinality g (tool, n)), 'no call') end,
-               e.label ->> 'result'), 300)
+               e.label ->> 'result', e.label ->> 'sql'), 300)

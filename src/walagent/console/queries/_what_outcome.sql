@@ -1,5 +1,6 @@
--- What an outcome s.outcome came to, in a line: its calls that are no reads in the words of their row, else its text.
-select left(concat_ws(': ', nullif(s.outcome ->> 'state', 'succeeded'), coalesce(s.outcome ->> 'error', k.calls, s.outcome ->> 'result', 'nothing')), 300) as what
+-- What an outcome s.outcome came to, in a line: its calls that are no reads in the words of their row, else its text; of a
+-- question, its last statement.
+select left(concat_ws(': ', nullif(s.outcome ->> 'state', 'succeeded'), coalesce(s.outcome ->> 'error', k.calls, s.outcome ->> 'result', s.outcome -> 'sql' ->> -1, 'nothing')), 300) as what
   from (select string_agg(concat_ws(' ', case when e.call ->> 'tool' = 'update_row' then coalesce(a.written, 'no column')
                                               else (e.call ->> 'tool') || '(' || coalesce(a.given, '') || ')' end,
                                     case when e.call ->> 'state' <> 'done' then '(' || (e.call ->> 'state') || ')' end), '; ' order by e.n) as calls
