@@ -114,6 +114,13 @@ await everywhere(page, "score");
 await page.locator("#case-1").getByRole("button", { name: "Right" }).click();
 await page.waitForSelector("#case-1 small >> text=labelled since");
 
+// Saved questions that were asked again: both statements.
+await page.goto(`${base}/evaluations/6?open=2`);
+await page.waitForSelector("#case-2 .gbody section[aria-label=Candidate]");
+seen.asked = (await texts(page.locator("details.ev summary"))).map((text) => text.split("?")[0] + "?");
+seen.question = tidy(await page.locator("#case-2 .gbody").innerText());
+await everywhere(page, "question");
+
 // Two, on what both have.
 await page.goto(`${base}/evaluations/1`);
 await page.waitForSelector("main select option:nth-child(4)", { state: "attached" });

@@ -88,6 +88,18 @@ select 2, row_number() over (order by r.id), r.id, r.key,
        outcome('how_to', 'Sorted.', 1700, 0.0017, 1.1),
        outcome('bug', 'Sorted.', 1650, 0.0016, 1.2), false
   from agent.run r where r.state = 'succeeded' order by r.id limit 2;
+insert into agent.evaluation (model, planned, held_until, ended_at)
+values ('next', 3, now(), now());
+insert into agent.evaluation_case (evaluation_id, number, case_id, candidate, expected, is_right)
+select 6, n, n, jsonb_build_object(
+           'state', 'succeeded', 'question', 'How many tickets are open, by customer?', 'run', n,
+           'sql', '["select customer_id, count(*) from ticket where status = ''open'' group by 1"]'
+                  ::jsonb, 'calls', '[]'::jsonb, 'tokens', 900, 'cost', 0.002, 'seconds', 2.5,
+           'error', case n when 2 then '12 rows instead of 4'
+                           when 3 then 'the saved statement cannot be executed' end),
+       '{"sql": "select customer_id, count(*) from ticket where status <> ''closed'' group by 1"}',
+       case n when 1 then true when 2 then false end
+  from generate_series(1, 3) n;
 """
 BETTER = (
     "The candidate is better where the answer is known: 29 of 31 right against 20 of the recorded"
@@ -171,6 +183,13 @@ async def test_evaluations_are_read_compared_and_labelled(
         ("3", {"tools": ["update_row"], "values": {"category": "billing"}}),
     ]
     assert scored == [(1, "ada")]
+    assert seen["asked"] == [
+        "1 How many tickets are open, by customer?",
+        "2 How many tickets are open, by customer?",
+        "3 How many tickets are open, by customer?",
+    ]
+    assert "12 rows instead of 4" in seen["question"]
+    assert "where status <> 'closed'" in seen["question"]
     assert seen["others"][0] == "none"
     assert seen["compared"] == "/evaluations/1?with=4"
     assert seen["common"] == [
