@@ -222,6 +222,17 @@ export function split({ better, worse, p }: Tested): string {
   return `${number(better)} better, ${number(worse)} worse, p = ${Number(p.toPrecision(3))}`;
 }
 
+const Z = 1.96; // of a 95 % interval
+
+/** The 95 % interval of a share, by Wilson, in whole per cent. */
+export function interval(right: number, of: number): [number, number] {
+  const share = right / of;
+  const middle = share + Z ** 2 / (2 * of);
+  const half = Z * Math.sqrt((share * (1 - share)) / of + Z ** 2 / (4 * of ** 2));
+  const percent = (value: number) => Math.round((100 * value) / (1 + Z ** 2 / of));
+  return [percent(middle - half), percent(middle + half)];
+}
+
 export const seconds = (value: number | null) => (value === null ? "–" : `${value.toFixed(2)} s`);
 export const dollars = (value: string | null) => (value === null ? "no price" : money(value));
 
