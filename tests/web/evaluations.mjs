@@ -111,7 +111,8 @@ await page.goto(`${base}/evaluations/2?open=1`);
 await page.waitForSelector("#case-1 .gbody button");
 seen.unsure = await texts(page.locator(".notice p"));
 await everywhere(page, "score");
-await page.locator("#case-1").getByRole("button", { name: "Right" }).click();
+await page.waitForTimeout(700);
+await page.keyboard.press("1");
 await page.waitForSelector("#case-1 small >> text=labelled since");
 
 // Saved questions that were asked again: both statements.

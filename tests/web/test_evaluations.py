@@ -150,7 +150,7 @@ async def test_evaluations_are_read_compared_and_labelled(
         "29 cases have no label: that they agree does not say that they are right.",
     ]
     assert seen["measures"] == [
-        "Right, of 31 with a label 20, 65 % 29, 94 %",
+        "Right, of 31 with a label 20, 65 % 47 to 79 % 29, 94 % 79 to 98 %",
         "Tokens 102,000 24,120",
         "Cost, with the judge $0.10 $0.05",
         "Time of the model, median 1.10 s 0.84 s",

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { candidateOf, labelLines, sign, split, titleOf, verdictOf } from "../src/data/evaluations";
+import { candidateOf, interval, labelLines, sign, split, titleOf, verdictOf } from "../src/data/evaluations";
 
 const tested = { tested: "120", first_right: "103", second_right: "113", better: "12", worse: "2", p: 0.01293945 };
 
@@ -9,6 +9,17 @@ test("a difference is called one only if chance would rarely make it", () => {
   expect(sign({ ...tested, better: "2", worse: "12" })).toBe(-1);
   expect(sign({ ...tested, better: "5", worse: "0", p: 0.0625 })).toBe(0);
   expect(split(tested)).toBe("12 better, 2 worse, p = 0.0129");
+});
+
+test("the interval of a share stays between 0 and 100", () => {
+  expect([interval(103, 120), interval(113, 120)]).toEqual([
+    [78, 91],
+    [88, 97],
+  ]);
+  expect([interval(0, 3), interval(3, 3)]).toEqual([
+    [0, 56],
+    [44, 100],
+  ]);
 });
 
 test("better and worse are said of a case only where it is known of both", () => {
@@ -28,9 +39,12 @@ test("better and worse are said of a case only where it is known of both", () =>
 });
 
 test("a candidate is named by how it differs, and questions have no attachment", () => {
-  expect(candidateOf({ shadow: null, differs: {} })).toBe("the version in use");
-  expect(candidateOf({ shadow: null, differs: { model: "m", prompt: true } })).toBe("another model, another prompt");
-  expect(candidateOf({ shadow: 3, differs: {} })).toBe("version 3");
+  expect(candidateOf({ attachment: "a", shadow: null, differs: {} })).toBe("the version in use");
+  expect(candidateOf({ attachment: "a", shadow: null, differs: { model: "m", prompt: true } })).toBe(
+    "another model, another prompt",
+  );
+  expect(candidateOf({ attachment: "a", shadow: 3, differs: {} })).toBe("version 3");
+  expect(candidateOf({ attachment: null, shadow: null, differs: {} })).toBe("as walagent ask does");
   expect([titleOf({ attachment: "triage" }), titleOf({ attachment: null })]).toEqual(["triage", "Questions"]);
 });
 

@@ -10,18 +10,20 @@ create or replace view agent.evaluation_overview with (security_invoker = on) as
       from agent.evaluation e
            cross join lateral (
                select count(*) as cases, count(*) filter (where x.agrees) as agreeing, count(*) filter (where not x.agrees) as differing,
-                      count(*) filter (where x.candidate ->> 'state' is distinct from 'succeeded') as failing,
+                      count(*) filter (where o.candidate ->> 'state' is distinct from 'succeeded') as failing,
                       count(*) filter (where x.is_right is not null) as labelled, count(*) filter (where x.was_right) as were_right,
                       count(*) filter (where x.is_right) as are_right, count(x.verdict) as judged,
                       count(*) filter (where x.verdict ->> 'right' = 'candidate') as judged_better,
                       count(*) filter (where x.verdict ->> 'right' = 'recorded') as judged_worse,
-                      coalesce(sum((x.candidate ->> 'tokens')::bigint), 0) as tokens,
-                      sum((x.candidate ->> 'cost')::numeric) + coalesce(sum((x.verdict ->> 'cost')::numeric), 0) as cost,
-                      percentile_cont(0.5) within group (order by (x.candidate ->> 'seconds')::float8) as median_seconds,
-                      coalesce(sum((x.recorded ->> 'tokens')::bigint), 0) as recorded_tokens,
-                      sum((x.recorded ->> 'cost')::numeric) as recorded_cost,
-                      percentile_cont(0.5) within group (order by (x.recorded ->> 'seconds')::float8) as recorded_median_seconds
+                      coalesce(sum((o.candidate ->> 'tokens')::bigint), 0) as tokens,
+                      sum((o.candidate ->> 'cost')::numeric) + coalesce(sum((x.verdict ->> 'cost')::numeric), 0) as cost,
+                      percentile_cont(0.5) within group (order by (o.candidate ->> 'seconds')::float8) as median_seconds,
+                      coalesce(sum((o.recorded ->> 'tokens')::bigint), 0) as recorded_tokens,
+                      sum((o.recorded ->> 'cost')::numeric) as recorded_cost,
+                      percentile_cont(0.5) within group (order by (o.recorded ->> 'seconds')::float8) as recorded_median_seconds
                  from agent.evaluation_case x
+                      -- Each is read once: large ones are stored apart.
+                      cross join lateral (select x.candidate - '{calls,changes}'::text[] as candidate, x.recorded - '{calls}'::text[] as recorded offset 0) o
                 where x.evaluation_id = e.id) c;
 comment on view agent.evaluation_overview is 'Evaluations with their counts';
 comment on column agent.evaluation_overview.id is 'Evaluation ID';

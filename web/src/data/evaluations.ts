@@ -167,7 +167,7 @@ export const EVALUATION_FILTERS = ["agent", "attachment", "dataset"] as const;
 export type EvaluationFilter = Partial<Record<(typeof EVALUATION_FILTERS)[number], string>>;
 
 /** Which cases are shown, with how many there are. */
-export const ONLY: readonly { only: string; name: string; count: (of: Evaluation) => number }[] = [
+const ONLY: readonly { only: string; name: string; count: (of: Evaluation) => number }[] = [
   { only: "", name: "All", count: (of) => Number(of.cases) },
   { only: "differs", name: "Differs", count: (of) => Number(of.differing) },
   { only: "right", name: "Right", count: (of) => Number(of.are_right) },
@@ -178,11 +178,20 @@ export const ONLY: readonly { only: string; name: string; count: (of: Evaluation
   { only: "failed", name: "Failed", count: (of) => Number(of.failing) },
 ];
 
+/** Those that an evaluation can have: of questions, nothing is recorded to compare with. */
+export const onlyOf = (row: Evaluation) =>
+  ONLY.filter(({ only }) => row.attachment !== null || !["differs", "better", "worse"].includes(only));
+
 export const titleOf = (row: Pick<EvaluationRow, "attachment">) => row.attachment ?? "Questions";
 
 /** How the candidate differs from the version in use. */
-export function candidateOf({ shadow, differs }: Pick<EvaluationRow, "shadow" | "differs">): string {
+export function candidateOf({
+  attachment,
+  shadow,
+  differs,
+}: Pick<EvaluationRow, "attachment" | "shadow" | "differs">): string {
   if (shadow !== null) return `version ${shadow}`;
+  if (attachment === null) return "as walagent ask does";
   const parts = [
     differs.file && `all of ${differs.file}`,
     differs.model && "another model",
@@ -226,6 +235,17 @@ export function sign({ better, worse, p }: Tested): -1 | 0 | 1 {
 /** The split and how sure it is, as `walagent replay` prints it. */
 export function split({ better, worse, p }: Tested): string {
   return `${number(better)} better, ${number(worse)} worse, p = ${Number(p.toPrecision(3))}`;
+}
+
+const Z = 1.96; // of a 95 % interval
+
+/** The 95 % interval of a share, by Wilson, in whole per cent. */
+export function interval(right: number, of: number): [number, number] {
+  const share = right / of;
+  const middle = share + Z ** 2 / (2 * of);
+  const half = Z * Math.sqrt((share * (1 - share)) / of + Z ** 2 / (4 * of ** 2));
+  const percent = (value: number) => Math.round((100 * value) / (1 + Z ** 2 / of));
+  return [percent(middle - half), percent(middle + half)];
 }
 
 export const seconds = (value: number | null) => (value === null ? "–" : `${value.toFixed(2)} s`);

@@ -2,7 +2,7 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { type CaseRow, type Evaluation, ONLY, verdictOf } from "../data/evaluations";
+import { type CaseRow, type Evaluation, onlyOf, verdictOf } from "../data/evaluations";
 import { number, tableName } from "../data/format";
 import { usePages } from "../data/pages";
 import { visible } from "../data/visible";
@@ -34,7 +34,7 @@ export function Cases({ row }: { row: Evaluation }) {
     >
       <div className="body">
         <nav className="pills" aria-label="Which cases">
-          {ONLY.map((each) => (
+          {onlyOf(row).map((each) => (
             <Link
               key={each.only}
               className="pill"

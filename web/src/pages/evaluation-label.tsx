@@ -4,6 +4,7 @@ import { useState } from "react";
 import { type CaseDetail, type Label, labelLines } from "../data/evaluations";
 import { textOf } from "../data/exact";
 import { mutate } from "../data/mutate";
+import { score } from "../data/scores";
 import { Refused } from "../data/request";
 import { visible } from "../data/visible";
 import { useKeys } from "../frame/keyboard";
@@ -37,17 +38,35 @@ export function GiveLabel(props: GiveLabelProps) {
   if (row.run_id === null || !row.has_run)
     return <p className="muted">It can get none: its case of the dataset, or its run, was removed.</p>;
   return (
+    <ScoreRun
+      run={row.run_id}
+      onSaid={() => {
+        onLabel();
+        again();
+      }}
+    />
+  );
+}
+
+/** The score of the recorded run, with the key of the recorded side. */
+function ScoreRun({ run, onSaid }: { run: string; onSaid: () => void }) {
+  const [since] = useState(() => Date.now());
+  const right = async () => {
+    try {
+      await score(run, "right");
+      toast(`Run ${run} is scored as right.`);
+      onSaid();
+    } catch (error) {
+      toastProblem(error);
+    }
+  };
+  useKeys({ 1: () => (Date.now() - since < READ ? false : void right()) });
+  return (
     <div className="stack tight">
       <p className="muted">
-        Was run {row.run_id} right? Later evaluations take its score as the label; this one stays as it is.
+        Was run {run} right (<kbd>1</kbd>)? Later evaluations take its score as the label; this one stays as it is.
       </p>
-      <ScoreButtons
-        run={row.run_id}
-        onSaid={() => {
-          onLabel();
-          again();
-        }}
-      />
+      <ScoreButtons run={run} onSaid={onSaid} />
     </div>
   );
 }

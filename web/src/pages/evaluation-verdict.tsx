@@ -1,4 +1,6 @@
 /** Which one is better, in a sentence. */
+import { Link } from "@tanstack/react-router";
+
 import { type Evaluation, seconds, sign, split } from "../data/evaluations";
 import { number } from "../data/format";
 import { Notice } from "../parts/notice";
@@ -14,11 +16,33 @@ export function Verdict({ row }: { row: Evaluation }) {
         </p>
       </Notice>
     );
+  if (row.attachment === null)
+    return (
+      <Notice tone="info" icon="scale">
+        <p>
+          <b className="strong">
+            {number(row.are_right)} of {number(row.labelled)} answers have the rows of the saved statement.
+          </b>{" "}
+          Compare with another evaluation of questions to see which model is better.
+        </p>
+      </Notice>
+    );
   const unlabelled = Number(row.cases) - Number(row.labelled);
-  const rest =
-    unlabelled > 0
-      ? `${number(unlabelled)} ${unlabelled === 1 ? "case has" : "cases have"} no label: that they agree does not say that they are right.`
-      : "";
+  const rest = unlabelled > 0 && (
+    <p>
+      <Link
+        to="/evaluations/$evaluation"
+        params={{ evaluation: row.id }}
+        search={{ only: "unlabelled" }}
+        activeProps={{}}
+        resetScroll={false}
+        replace
+      >
+        {number(unlabelled)} {unlabelled === 1 ? "case has" : "cases have"} no label
+      </Link>
+      : that they agree does not say that they are right.
+    </p>
+  );
   if (Number(row.tested) === 0)
     return (
       <Notice tone="info" icon="scale">
@@ -28,7 +52,7 @@ export function Verdict({ row }: { row: Evaluation }) {
             ? `${number(row.are_right)} of ${number(row.labelled)} with a label are right, and of these no run is recorded.`
             : "no case has a label. People give them below, and by correcting or scoring runs."}
         </p>
-        {Number(row.labelled) > 0 && rest && <p>{rest}</p>}
+        {Number(row.labelled) > 0 && rest}
       </Notice>
     );
   const found = sign(row);
@@ -50,7 +74,7 @@ export function Verdict({ row }: { row: Evaluation }) {
         .
       </p>
       {found > 0 && price(row) && <p>{price(row)}</p>}
-      {rest && <p>{rest}</p>}
+      {rest}
     </Notice>
   );
 }

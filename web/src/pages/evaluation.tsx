@@ -7,6 +7,7 @@ import {
   dollars,
   type Evaluation,
   type EvaluationRow,
+  interval,
   seconds,
   stateOf,
   titleOf,
@@ -108,7 +109,14 @@ function Head({ row, other }: { row: Evaluation; other: string | undefined }) {
         {row.shadow === null
           ? `${number(row.cases)} of ${number(row.planned)} cases`
           : `${number(row.cases)} cases of shadow version ${row.shadow}`}
-        {row.dataset && ` of dataset ${visible(row.dataset)}`}
+        {row.dataset && (
+          <>
+            {" of dataset "}
+            <Link to="/evaluations" search={{ dataset: row.dataset }} activeProps={{}}>
+              <bdi>{visible(row.dataset)}</bdi>
+            </Link>
+          </>
+        )}
         {compared > 0 && `; ${number(row.agreeing)} agree, ${number(row.differing)} differ`}
         {Number(row.failing) > 0 && `; ${number(row.failing)} did not succeed`}. Begun <Time at={row.started_at} /> by{" "}
         {visible(row.made_by)}.
@@ -166,8 +174,19 @@ interface Measure {
   candidate: ReactNode;
 }
 
-const part = (value: string, whole: string) =>
-  Number(whole) ? `${number(value)}, ${percent(Number(value), Number(whole))}` : "–";
+/** How many of them, and the interval of their share: few labels tell little. */
+function part(value: string, whole: string): ReactNode {
+  if (!Number(whole)) return "–";
+  const [least, most] = interval(Number(value), Number(whole));
+  return (
+    <>
+      {number(value)}, {percent(Number(value), Number(whole))}{" "}
+      <span className="muted" title="95 % interval (Wilson)">
+        {least} to {most} %
+      </span>
+    </>
+  );
+}
 
 function Both({ row }: { row: Evaluation }) {
   const hasRecorded = Number(row.agreeing) + Number(row.differing) > 0;
@@ -215,7 +234,7 @@ function Both({ row }: { row: Evaluation }) {
         row.judge ? (
           <span className="soft">
             Judge {visible(row.judge)}: {number(row.judged_better)} better, {number(row.judged_worse)} worse,{" "}
-            {number(undecided)} undecided of {number(row.judged)} that differ. Its verdicts are no labels.
+            {number(undecided)} undecided of {number(row.judged)} that differ. Its verdicts are not labels.
           </span>
         ) : undefined
       }

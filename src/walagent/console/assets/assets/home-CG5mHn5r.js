@@ -1,1 +1,0 @@
-import{n as e}from"./queries-Vvc0QBz9.js";import{i as t}from"./shapes-B9_S0DnG.js";var n=(t,n=``)=>e(`failures`,{since:t,q:n},{every:1e4}),r=()=>t(`waits`,e=>e.id),i=()=>e(`home`,{},{every:5e3}),a=()=>e(`throughput`,{},{every:15e3});export{r as i,i as n,a as r,n as t};

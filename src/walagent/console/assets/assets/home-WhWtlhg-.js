@@ -1,0 +1,1 @@
+import{n as e}from"./queries-CMZWqH3m.js";import{i as t}from"./shapes-BE8FodXh.js";var n=(t,n=``)=>e(`failures`,{since:t,q:n},{every:1e4}),r=()=>t(`waits`,e=>e.id),i=()=>e(`home`,{},{every:5e3}),a=()=>e(`throughput`,{},{every:15e3});export{r as i,i as n,a as r,n as t};

@@ -1,0 +1,1 @@
+import{J as e,Z as t,at as n}from"./preload-helper-C7SOVWzz.js";import{n as r}from"./shapes-BE8FodXh.js";async function i(i,a,o=[]){if(n())throw new e(0,`Not sent: the page has no connection.`,void 0,`Do it again when the connection is back.`);let s=await t(`POST`,`v1/mutations/console.${i}`,a);return o.length&&await r(s.txid,o),s}export{i as t};

@@ -1,1 +1,0 @@
-import{J as e,Z as t,at as n}from"./preload-helper-C8ZeVheu.js";import{n as r}from"./shapes-B9_S0DnG.js";async function i(i,a,o=[]){if(n())throw new e(0,`Not sent: the page has no connection.`,void 0,`Do it again when the connection is back.`);let s=await t(`POST`,`v1/mutations/console.${i}`,a);return o.length&&await r(s.txid,o),s}export{i as t};

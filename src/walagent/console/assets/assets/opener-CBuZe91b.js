@@ -1,0 +1,1 @@
+import{m as e}from"./preload-helper-C7SOVWzz.js";import{t}from"./jsx-runtime-LKYXHABd.js";var n=t();function r({toggle:t,children:r}){return(0,n.jsxs)(`summary`,{onClick:e=>{e.preventDefault(),t()},children:[(0,n.jsx)(e,{name:`right`,small:!0,className:`tw`}),r]})}export{r as t};
