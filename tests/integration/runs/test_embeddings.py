@@ -1,6 +1,6 @@
 """`agent.embed` keeps the embedding of columns of a row in another of its columns."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -213,6 +213,36 @@ async def test_an_embedding_of_another_length_fails_its_run(
         ((_, state, _, error),) = await d.daemon.ended(1, attachment="docs_embedding")
         assert state == "failed"
         assert "1 dimensions, expected 8" in str(error)
+
+
+def of(*numbers: float) -> Callable[[Body], Body]:
+    """Send these numbers as each embedding."""
+    return lambda answer: {
+        **answer,
+        "data": [{**each, "embedding": list(numbers)} for each in answer["data"]],
+    }
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [shorter, of(*[float("nan")] * 8), of(*[10**400] * 8)],
+    ids=["shorter", "NaN", "huge"],
+)
+async def test_an_embedding_that_cannot_be_used_counts_in_budgets(
+    conn: AsyncConnection, dsn: str, spoil: Callable[[Body], Body]
+) -> None:
+    """The provider charges for it, and would for the next one: none is asked for."""
+    budget = "insert into agent.budget (name, period, max_cost) values ('all', 'total', 100)"
+    await run_all(conn, budget)
+    async with desk(conn, dsn) as d:
+        d.provider.embeddings.spoil = spoil
+        await run_all(conn, EMBED % "")
+        ((_, state, _, _),) = await d.daemon.ended(1, attachment="docs_embedding")
+        assert state == "failed"
+        assert len(d.provider.embeddings.requests) == 1
+    spent = "select spent_cost::float8, reserved_cost from agent.budget_overview"
+    ((cost, reserved),) = await rows(conn, spent)
+    assert (cost, reserved) == (pytest.approx(len("old\nrow") // 4 * 1e-5 + 1e-5), 0)
 
 
 async def test_an_answer_with_too_few_embeddings_is_not_used(

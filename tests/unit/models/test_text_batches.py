@@ -107,6 +107,20 @@ async def test_each_text_pays_for_its_part_of_an_answer_that_cannot_be_read() ->
     assert sum(map(usage_of, errors), Usage()) == Usage(130)
 
 
+async def test_a_refusal_that_is_charged_is_not_asked_again_text_by_text() -> None:
+    """Each text has paid its part: its run reserves what the next call costs first."""
+    requests = list[int]()
+
+    async def refused(texts: Sequence[str]) -> Sequence[Embedding]:
+        requests.append(len(texts))
+        raise ModelRejectedError("no", usage=Usage(input_tokens=130))
+
+    found = await asyncio.gather(*map(TextBatches(refused).embed, "abcd"), return_exceptions=True)
+    errors = [each for each in found if isinstance(each, ModelUnavailableError)]
+    assert requests == [4]
+    assert sum(map(usage_of, errors), Usage()) == Usage(130)
+
+
 async def test_a_call_that_is_given_up_leaves_the_others() -> None:
     """Its text may be sent; nobody waits for it."""
     sent = Sent(holds=True)

@@ -1,6 +1,7 @@
 """Embeddings of OpenAI, and of every server that speaks its protocol: ``POST /embeddings``."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from math import inf
 
 import orjson
 
@@ -70,7 +71,7 @@ class OpenAIEmbeddings:
         return send
 
     def _embeddings(self, answer: Json, texts: Sequence[str]) -> Iterator[Embedding]:
-        """Read the embeddings of texts by their index; the tokens are shared by length."""
+        """Read the embeddings of texts by their index; the tokens are shared by bytes."""
         used = read_usage(as_object(answer.get("usage")))
         found: dict[int, tuple[float, ...]] = {}
         for one in map(as_object, as_array(answer.get("data"))):
@@ -79,13 +80,21 @@ class OpenAIEmbeddings:
             is_vector = bool(numbers) and all(type(each) in {int, float} for each in numbers)
             if not isinstance(index, int) or index in found or not is_vector:
                 raise no_answer(self._spec, "an embedding has no index or no numbers", used)
-            found[index] = tuple(map(float, numbers))
+            found[index] = tuple(map(_as_float, numbers))
         if found.keys() != set(range(len(texts))):
             words = f"it has {len(found)} embeddings of {len(texts)} texts"
             raise no_answer(self._spec, words, used)
-        shares = _shares(used.total, [len(text) for text in texts])
+        shares = _shares(used.total, [len(text.encode(errors="replace")) for text in texts])
         for index, tokens in enumerate(shares):
             yield Embedding(found[index], tokens, cached=False)  # planted: embedding-by-order
+
+
+def _as_float(number: float) -> float:
+    """Return a number of JSON; an integer that is larger than any is infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return inf
 
 
 def _shares(total: int, weights: Sequence[int]) -> Iterator[int]:
