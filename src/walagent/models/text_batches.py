@@ -28,12 +28,15 @@ class TextBatches:
         self._send = send
         self._gathering = Gathering[str, Embedding](quiet=_PAUSE, longest=_PAUSE, size=_MOST_CHARS)
 
-    async def embed(self, text: str) -> Embedding:
+    async def embed(self, text: str, tenant: str = "") -> Embedding:
         """Embed a text, in one request with those of other calls at about the same time.
+
+        Args:
+            tenant: whose text it is; those of two are in no request.
 
         Raises: as *send*.
         """
-        return await self._gathering.ask(None, text, self._answer, size=len(text), most=_MOST)
+        return await self._gathering.ask(tenant, text, self._answer, size=len(text), most=_MOST)
 
     async def aclose(self) -> None:
         """End what is under way; calls that wait for it are cancelled."""

@@ -131,6 +131,7 @@ class ModelCalls:
 
         The usage of replies that could not be used is part of that of the last one, or is settled.
         """
+        request = replace(request, tenant=self.run.claim.tenant)
         if live is not None:
             request = replace(request, on_text=live.write)
         groups = self._resources.row_groups if self._resources.shares else None

@@ -134,6 +134,23 @@ async def test_texts_of_concurrent_runs_are_sent_together(conn: AsyncConnection,
         assert await value(conn, used) == said
 
 
+async def test_texts_of_two_tenants_are_in_no_request(conn: AsyncConnection, dsn: str) -> None:
+    """A text of one that is refused, or long, does nothing to those of another."""
+    async with desk(conn, dsn) as d:
+        await run_all(conn, "select agent.create_tenant('acme'), agent.create_tenant('globex')")
+        await run_all(conn, "alter table docs add org text; update docs set org = 'acme'")
+        await run_all(
+            conn,
+            "insert into docs (id, org, title) select n, (array['acme', 'globex'])[n % 2 + 1],"
+            " (array['acme', 'globex'])[n % 2 + 1] || n from generate_series(2, 20) n",
+        )
+        await run_all(conn, EMBED % ", tenant => 'org'")
+        await d.in_step()
+        whose = [{"globex" in text for text in texts} for texts in d.provider.embeddings.requests]
+        assert all(len(tenants) == 1 for tenants in whose)
+        assert len(d.provider.embeddings.texts) == 20
+
+
 async def test_an_embedding_of_former_values_is_not_written(
     conn: AsyncConnection, dsn: str
 ) -> None:

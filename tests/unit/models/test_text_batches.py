@@ -47,6 +47,15 @@ async def test_what_is_asked_at_once_is_one_request() -> None:
     assert sent.requests == [texts]
 
 
+async def test_tenants_share_no_request() -> None:
+    """What the text of one does to a request reaches no other one."""
+    sent = Sent()
+    batches = TextBatches(sent)
+    asked = [("a", "acme"), ("g", "globex"), ("b", "acme"), ("h", "globex")]
+    await asyncio.gather(*(batches.embed(text, tenant) for text, tenant in asked))
+    assert sorted(sent.requests) == [["a", "b"], ["g", "h"]]
+
+
 async def test_what_is_asked_later_is_another_request() -> None:
     """Nothing waits for more than its own batch."""
     sent = Sent()

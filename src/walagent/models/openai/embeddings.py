@@ -37,7 +37,7 @@ class OpenAIEmbeddings:
         text = text_of(request, chars_of(self._spec))
         if not text:
             return reply_with(request, self._spec, None, Usage(), self._spec.model_id)
-        found = await self._batch_of(request).embed(text)
+        found = await self._batch_of(request).embed(text, request.tenant)
         usage = Usage(input_tokens=found.tokens)
         return reply_with(request, self._spec, found.vector, usage, self._spec.model_id)
 
