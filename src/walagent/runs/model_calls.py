@@ -125,16 +125,25 @@ class ModelCalls:
             )
 
     async def answer(
-        self, model: Model, request: Request, call: int | None, live: LiveReply | None = None
+        self,
+        model: Model,
+        request: Request,
+        call: int | None,
+        live: LiveReply | None = None,
+        *,
+        alone: bool = False,
     ) -> Reply:
         """Ask; if a person waits and the provider is busy or unreachable, repeat.
 
         The usage of replies that could not be used is part of that of the last one, or is settled.
+
+        Args:
+            alone: not with rows of other runs.
         """
         request = replace(request, tenant=self.run.claim.tenant)
         if live is not None:
             request = replace(request, on_text=live.write)
-        groups = self._resources.row_groups if self._resources.shares else None
+        groups = self._resources.row_groups if self._resources.shares and not alone else None
         together = groups and groups.of(self.run, model, request)  # counts its own calls
         deadline = time.monotonic() + self._patience
         lost = Usage()
