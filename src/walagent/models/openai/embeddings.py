@@ -7,6 +7,7 @@ import orjson
 
 from walagent.message import Json, Message, ModelSpec, Reply, Request, Text, Usage
 from walagent.models import prompt
+from walagent.models.body_limits import ANSWER, answers_up_to
 from walagent.models.embeddings import chars_of, reply_with, text_of
 from walagent.models.errors import no_answer
 from walagent.models.provider import Embedding
@@ -15,6 +16,7 @@ from walagent.models.text_batches import TextBatches
 from walagent.models.usage import read_usage
 
 PATH = "/embeddings"
+_NUMBER = 32  # bytes of a number, at most
 _OWNED = frozenset({"encoding_format", "input", "model"})
 
 Post = Callable[[str, dict[str, Json], Request], Awaitable[Json]]
@@ -65,7 +67,8 @@ class OpenAIEmbeddings:
                 "encoding_format": "float",
             }
             body = prompt.assembled(asked, given)
-            answer = await self._post(PATH, body, Request("", said, timeout=timeout))
+            with answers_up_to(ANSWER + len(texts) * (self._spec.dimensions or 0) * _NUMBER):
+                answer = await self._post(PATH, body, Request("", said, timeout=timeout))
             return tuple(self._embeddings(answer, texts))
 
         return send
