@@ -417,6 +417,67 @@ async def test_budgets_hold_and_count_each_share(conn: AsyncConnection, dsn: str
     assert cost > Decimal(0)
 
 
+NOTED = """
+create type mood as enum ('good', 'bad');
+create domain kind as text check (value in ('a', 'b'));
+create domain words as text check (length(value) < 100);
+create table noted (id bigint primary key, note %s);
+"""
+APART = (
+    "select agent.attach('noted', 'fake', name => 'noted', writes => '{note}',"
+    " tool_choice => 'update_row', rows_per_request => 4)"
+)
+SECURE = "alter table noted enable row level security"
+DRIFTED = "select reason from agent_internal.pause_drifted()"
+FREE = ["text", "varchar(9)", "words", "jsonb", "bytea", "text[]", "uuid", "xml", "bit varying"]
+FIXED = [
+    *("text check (note in ('a', 'b'))", "mood", "kind", "boolean", "integer", "numeric(9, 2)"),
+    *("date", "timestamptz", "time", "interval"),
+]
+
+
+@pytest.mark.parametrize("kind", FREE)
+async def test_rows_that_readers_are_not_shown_do_not_meet_where_one_could_copy_another(
+    conn: AsyncConnection, kind: str
+) -> None:
+    """A text in one row can ask for it, and its author reads what is written there."""
+    await run_all(conn, DESK)
+    await run_all(conn, NOTED % kind)
+    await run_all(conn, SECURE)
+    error = await refused(conn, APART, state="WA010")
+    assert 'column "note" takes any text' in str(error)
+
+
+@pytest.mark.parametrize("kind", FIXED)
+async def test_values_of_a_list_tell_nothing_of_another_row(
+    conn: AsyncConnection, kind: str
+) -> None:
+    """Also where row-level security hides it."""
+    await run_all(conn, DESK)
+    await run_all(conn, NOTED % kind)
+    await run_all(conn, SECURE)
+    await run_all(conn, APART)
+    assert await column(conn, DRIFTED) == []
+
+
+async def test_row_level_security_that_comes_later_pauses(conn: AsyncConnection) -> None:
+    """And so does a list of values that is dropped; resuming says the same."""
+    await run_all(conn, DESK)
+    await run_all(conn, NOTED % "text constraint list check (note in ('a', 'b'))")
+    await run_all(conn, APART)
+    await run_all(conn, SECURE)
+    assert await column(conn, DRIFTED) == []
+    await run_all(conn, "alter table noted drop constraint list")
+    (why,) = await column(conn, DRIFTED)
+    assert "row-level security" in why
+    assert await value(conn, "select paused_reason from agent.attachment") == why
+    await refused(conn, "select agent.resume('noted')", state="WA010")
+    await run_all(conn, "alter table noted disable row level security")
+    await run_all(conn, "select agent.resume('noted')")
+    await run_all(conn, SECURE)
+    assert await column(conn, DRIFTED) == [why]
+
+
 @pytest.mark.parametrize(
     ("spec", "state", "says"),
     [
