@@ -17,11 +17,12 @@
         ├── LeaseLostError          YIELD_RUN   another worker has the run
         ├── StepTakenError          YIELD_RUN   the step is recorded already
         ├── RunCancelledError       YIELD_RUN   the run was cancelled
-        ├── ModelUnavailableError   RETRY       overloaded, timed out, unreachable, truncated
-        │   └── ModelMissingError   RETRY       not in agent.model, or not read yet
-        ├── ModelLimitedError       RETRY       429, 503, 529: retried without counting an attempt
-        ├── ModelRejectedError      FAIL_RUN    the provider rejects this request permanently
-        ├── ModelUnauthorizedError  ASK_PERSON  the credential is missing, invalid or exhausted
+        ├── ModelError              RETRY       a call of a model failed; it may be charged
+        │   ├── ModelUnavailableError   RETRY       overloaded, timed out, unreachable, truncated
+        │   │   └── ModelMissingError   RETRY       not in agent.model, or not read yet
+        │   ├── ModelLimitedError       RETRY       429, 503, 529: counts no attempt
+        │   ├── ModelRejectedError      FAIL_RUN    the provider rejects this request permanently
+        │   └── ModelUnauthorizedError  ASK_PERSON  the credential is missing, invalid or exhausted
         ├── ToolFailedError         TELL_MODEL  a tool rejected the call
         ├── ToolBrokenError         RETRY       a tool raised an unexpected exception
         ├── DeliveryDelayedError    RETRY       a message was not accepted now
@@ -163,14 +164,28 @@ class RunCancelledError(WalagentError):
     next = Next.YIELD_RUN
 
 
-class ModelUnavailableError(WalagentError):
+class ModelError(WalagentError):
+    """A call of a model failed.
+
+    Args:
+        usage: the `Usage` of a reply that came and cannot be used; None: none came.
+    """
+
+    next = Next.RETRY
+
+    def __init__(self, message: str, *, hint: str = "", usage: object = None) -> None:
+        super().__init__(message, hint=hint)
+        self.usage = usage
+
+
+class ModelUnavailableError(ModelError):
     """The provider is overloaded, timed out or unreachable, or truncated the reply.
 
     Args:
         retry_after: minimum seconds to wait; None if not known.
         counts: whether it counts as an attempt.  It does not if the request was not sent, or was
             the probe of an open circuit breaker.
-        usage: the `Usage` of a reply that came and cannot be used; None: none came.
+        usage: as of `ModelError`.
         breaker: whether it was that probe.
     """
 
@@ -185,10 +200,9 @@ class ModelUnavailableError(WalagentError):
         usage: object = None,
         breaker: bool = False,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, usage=usage)
         self.retry_after = retry_after
         self.counts = counts
-        self.usage = usage
         self.breaker = breaker
 
 
@@ -196,13 +210,14 @@ class ModelMissingError(ModelUnavailableError):
     """No row of agent.model was found when the registry was last read, or it is not enabled."""
 
 
-class ModelLimitedError(WalagentError):
+class ModelLimitedError(ModelError):
     """The provider requests a pause (429, 503, 529); counts no attempt.
 
     Args:
         retry_after: seconds that the provider requested; None if it sent none.
         sent: False if the call was held back because of the reply to another call.
         breaker: whether a circuit breaker, open after failed calls, held it back.
+        usage: as of `ModelError`.
         in_row: how many pauses this process was asked for, without an answer between them.
     """
 
@@ -215,29 +230,33 @@ class ModelLimitedError(WalagentError):
         retry_after: float | None = None,
         sent: bool = True,
         breaker: bool = False,
+        usage: object = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, usage=usage)
         self.retry_after = retry_after
         self.sent = sent
         self.breaker = breaker
         self.in_row = 0
 
 
-class ModelRejectedError(WalagentError):
+class ModelRejectedError(ModelError):
     """The provider rejects this request permanently (400, 404, 413, 422).
 
     Args:
         refused: whether for what it says, which another provider might answer.
+        usage: as of `ModelError`.
     """
 
     next = Next.FAIL_RUN
 
-    def __init__(self, message: str, *, hint: str = "", refused: bool = False) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self, message: str, *, hint: str = "", refused: bool = False, usage: object = None
+    ) -> None:
+        super().__init__(message, hint=hint, usage=usage)
         self.refused = refused
 
 
-class ModelUnauthorizedError(WalagentError):
+class ModelUnauthorizedError(ModelError):
     """The credential is missing, invalid or exhausted (401, 402, 403): every run would fail."""
 
     next = Next.ASK_PERSON

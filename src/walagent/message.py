@@ -186,6 +186,7 @@ class Request:
     tier: str = ""  # "flex"; "": the standard one
     embeds: str = ""  # the argument of the one tool that the embedding of the text is; "": none is
     run_id: int = 0  # for tracing and cache keys; never sent as content
+    tenant: str = ""  # whose call it is; never sent: no request has texts of two
     # Called with each piece of the reply's text as it is written; None: nobody reads it.
     on_text: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 

@@ -55,6 +55,7 @@ class Prompt:
         tier: the tier to ask for; "": the standard one, which is asked instead of another.
         next_model: the model of a cascade to call after this one, if it is out or not sure; "":
             none.
+        alone: not in a request with the rows of other runs.
     """
 
     by: str = "agent"
@@ -64,6 +65,7 @@ class Prompt:
     fallback: str = ""
     tier: str = ""
     next_model: str = ""
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

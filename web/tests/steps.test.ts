@@ -42,6 +42,9 @@ test("a note says what happened: its text, or who retried", () => {
     "Asks b after a: unsure: two meanings.",
   );
   expect(noteText({ control: "none", why: "out" })).toBe("No control of the cascade: out.");
+  expect(noteText({ alone: true, rows: 4, why: "no answer" })).toBe(
+    "Asks alone instead of in a request for 4 rows: no answer.",
+  );
   expect(noteText({})).toBe("");
 });
 

@@ -363,6 +363,7 @@ begin
     end if;
     if _agent.rows_per_request is not null then
         perform agent_internal.check_rows_per_request(_agent, _tools);
+        perform agent_internal.check_rows_apart(_attachment.relation, _attachment.writes);
     end if;
     _finish := coalesce(_agent.finish, case
         when _agent.tool_choice not in ('auto', 'required') then 'after_call'

@@ -111,6 +111,61 @@ as $$
 $$;
 comment on function agent_internal.tool_drift(regclass, jsonb) is 'A tool that can no longer be called as it was defined';
 
+-- A column among *_writes* that takes any text; NULL: each has a list of values, or is a truth value, number, date or time.
+create or replace function agent_internal.free_column(_relation regclass, _writes text[])
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive held (name, type) as (
+        select attname::text, atttypid from pg_attribute where attrelid = _relation and attname = any (_writes) and attnum > 0
+        union all
+        select h.name, t.typbasetype from held h join pg_type t on t.oid = h.type where t.typtype = 'd'
+    )
+    select h.name
+      from held h join pg_type t on t.oid = h.type
+     where t.typtype <> 'd' and t.typcategory not in ('B', 'D', 'E', 'N', 'T')
+       and not agent_internal.column_schema(_relation, h.name) ? 'enum'
+     order by array_position(_writes, h.name)
+     limit 1
+$$;
+comment on function agent_internal.free_column(regclass, text[]) is 'A column that takes any text';
+
+-- Why rows of a table must not be in one request; NULL: they can be.  A text in one of them can let the model copy another one
+-- into a column that takes it: to a reader whom row-level security hides the other row from.
+create or replace function agent_internal.rows_drift(_relation regclass, _writes text[])
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('rows_per_request: %s has row-level security, and column "%s" takes any text, also that of another row', _relation, c)
+      from agent_internal.free_column(_relation, _writes) c
+     where c is not null
+       and exists (select from pg_class where relrowsecurity
+                      and oid in (select _relation union all select relid from pg_partition_tree(_relation)))
+$$;
+comment on function agent_internal.rows_drift(regclass, text[]) is 'Why rows of a table must not be in one request';
+
+-- Reject rows of a table in one request that must not be.
+create or replace function agent_internal.check_rows_apart(_relation regclass, _writes text[])
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _reason constant text := agent_internal.rows_drift(_relation, _writes);
+begin
+    if _reason is not null then
+        raise exception '%', _reason
+            using errcode = 'WA010', hint = 'Remove rows_per_request, or let the column have a CHECK list or an enum type.';
+    end if;
+end;
+$$;
+comment on function agent_internal.check_rows_apart(regclass, text[]) is 'Reject rows in one request that must not be';
+
 -- Why an attachment of this definition is broken; NULL if it is not.
 --
 -- The condition is not compiled here: the reader does so at the first change, and resuming compiles it again.
@@ -134,6 +189,9 @@ begin
             union all select agent_internal.stream_drift(_relation, _definition)
             union all select agent_internal.tool_drift(_relation, _definition)
             union all select agent_internal.embedding_drift(_relation, _definition)
+            union all
+            select agent_internal.rows_drift(_relation, array(select jsonb_array_elements_text(_definition -> 'writes')))
+             where _definition ->> 'rows_per_request' is not null
             union all
             select format('role "%s" does not exist; it is used as run_as', _definition ->> 'run_as')
              where not exists (select from pg_roles where rolname = _definition ->> 'run_as')) as l (reason)

@@ -34,7 +34,8 @@ end;
 $$;
 
 -- Whether a reply can be that of other runs: whole, with calls that can be made, and accepted.  Reasoning is left out of a
--- shared reply; where the model is asked again, its provider would miss it.
+-- shared reply; where the model is asked again, its provider would miss it.  Not if the request had other rows: a text in one of
+-- them could have swayed it.
 create or replace function agent_internal.is_shareable(_run bigint, _content jsonb, _definition jsonb)
     returns boolean
     language sql
@@ -42,6 +43,7 @@ create or replace function agent_internal.is_shareable(_run bigint, _content jso
     set search_path = pg_catalog, pg_temp
 as $$
     select _content ->> 'stop' in ('end', 'tool')
+           and not _content ? 'rows'
            and not jsonb_path_exists(_content, '$.parts[*] ? (exists (@.call) && @.arguments == null)')
            and (_definition ->> 'finish' = 'after_call' or not jsonb_path_exists(_content, '$.parts[*].thinking'))
            and not exists (select from agent.step s where s.run_id = _run and s.seq = 1 and s.content ? 'correction')
@@ -51,6 +53,8 @@ $$;
 --
 -- What the reply is shared with is not for the caller to say: runs of the same tenant and version of an attachment, which has
 -- one role.
+--
+-- With rows_per_request, no run waits for one that asks: its reply may be one to several rows.
 --
 -- Args: _digest: of the request, without what differs between equal rows.
 -- Returns NULL: ask the model; {"run": ..., "content": ...}: the reply of that run; {"run": ..., "wait": ...}: this run was
@@ -101,7 +105,7 @@ begin
         null;
     elsif found and agent_internal.is_shareable(_call.run_id, _reply, _definition) then
         return jsonb_build_object('run', _call.run_id, 'content', _reply);
-    elsif not found and (_of.lease = _call.lease and _of.lease_expires_at is not null or agent_internal.awaits_batch(_of)) then
+    elsif not found and _definition ->> 'rows_per_request' is null and (_of.lease = _call.lease and _of.lease_expires_at is not null or agent_internal.awaits_batch(_of)) then
         _wait := coalesce(greatest(extract(epoch from _of.lease_expires_at - _now), 1), 900) * (1 + random() / 10);
         insert into agent_internal.shared_wait (run_id, of_run, tenant) values (_run, _call.run_id, _own.tenant);
         perform agent_internal.park_locked(

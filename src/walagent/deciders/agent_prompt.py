@@ -27,8 +27,9 @@ _ENDS = {
     Finish.ANSWER: " When there is nothing more to do, answer with one short sentence that says"
     " what you did.",
     Finish.AFTER_CALL: " The task ends when your calls have succeeded: make all of them in one"
-    " reply. If there is nothing to do, answer with one short sentence.",
+    " reply.",
 }
+_NOTHING = " If there is nothing to do, answer with one short sentence."
 
 
 def opening(changes: Sequence[Mapping[str, Any]], mark: str, *, ordered: bool = False) -> str:
@@ -104,6 +105,8 @@ def prefix_tokens(agent: AgentSpec) -> int:
 
 def _system(agent: AgentSpec) -> str:
     own, rules = agent.system_prompt, _RULES + _ENDS[agent.finish]
+    if agent.finish is Finish.AFTER_CALL and agent.tool_choice == "auto":  # else it must call
+        rules += _NOTHING
     return f"{own}\n\n{rules}" if own else rules
 
 

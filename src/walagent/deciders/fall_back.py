@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from walagent.domain.agent_spec import AgentSpec
 from walagent.domain.run import Step, StepKind
-from walagent.domain.transcript import FALLBACK, TIER
+from walagent.domain.transcript import ALONE, FALLBACK, TIER
 from walagent.message import Json
 from walagent.moves import Note, Prompt
 
@@ -20,12 +20,18 @@ def prompt_of(recent: Sequence[Step], agent: AgentSpec) -> Prompt:
     Args:
         recent: the steps since the last retry.
     """
-    if (note := _last(recent)) is None:
-        tier = _last(recent, TIER)
-        about = {"instead_of": {"tier": tier["for"], "why": tier["why"]}} if tier else {}
-        return Prompt(about=about, fallback=agent.fallback, tier="" if tier else agent.tier)
-    about = {"instead_of": {"model": note["for"], "why": note["why"]}}
-    return Prompt(about=about, model=str(note[FALLBACK]))
+    note, tier, alone = (_last(recent, key) for key in (FALLBACK, TIER, ALONE))
+    about = dict[str, Json]()
+    if note is not None:
+        about = {"instead_of": {"model": note["for"], "why": note["why"]}}
+    elif tier is not None:
+        about = {"instead_of": {"tier": tier["for"], "why": tier["why"]}}
+    elif alone is not None:
+        about = {"instead_of": {"rows": alone["rows"], "why": alone["why"]}}
+    own = Prompt(about=about, alone=alone is not None)
+    if note is not None:
+        return replace(own, model=str(note[FALLBACK]))
+    return replace(own, fallback=agent.fallback, tier="" if tier else agent.tier)
 
 
 def as_asked(recent: Sequence[Step], agent: AgentSpec) -> AgentSpec:

@@ -54,19 +54,40 @@ def combined(requests: Sequence[Request], max_output_tokens: int) -> Request:
     )
 
 
-def replies_in(reply: Reply, requests: Sequence[Request]) -> list[Reply | None]:
-    """Return the reply to each request; None: it has no answer, or several."""
+def replies_in(reply: Reply, requests: Sequence[Request]) -> list[Reply]:
+    """Return the reply to each request; one that has no answer, or several, is left out."""
     name = number_name(requests[0].tools[0])
     found = [each for call in reply.calls for each in _numbered(call, name, len(requests))]
     count = Counter(number for number, _ in found)
-    shares = reply.usage.shares(len(requests))
-    replies = list[Reply | None]([None] * len(requests))
+    replies = left_out(reply, len(requests), _why(reply))
     for number, one in found:
         if count[number] == 1:  # planted: row-with-two-answers
-            replies[number - 1] = replace(
-                reply, parts=(one,), stop=Stop.TOOL, usage=shares[number - 1], rows=len(requests)
-            )
+            whole = replies[number - 1]
+            replies[number - 1] = replace(whole, parts=(one,), stop=Stop.TOOL, why="")
+        else:
+            replies[number - 1] = replace(replies[number - 1], why="several answers")
     return replies
+
+
+def left_out(reply: Reply, rows: int, why: str) -> list[Reply]:
+    """Return replies that have their part of the tokens, and no answer."""
+    empty = replace(reply, parts=(), rows=rows, why=why)
+    return [replace(empty, usage=share) for share in reply.usage.shares(rows)]
+
+
+def is_left_out(reply: Reply) -> bool:
+    """Whether a reply is of a request that had no answer for this row: it has to ask alone."""
+    return reply.rows > 1 and not reply.parts
+
+
+def _why(reply: Reply) -> str:
+    match reply.stop:
+        case Stop.LENGTH:
+            return "cut off by its token limit"
+        case Stop.REFUSAL:
+            return f"refused ({reply.why})" if reply.why else "refused"
+        case _:
+            return "no answer"
 
 
 def number_name(tool: ToolSpec) -> str:

@@ -28,6 +28,8 @@ FALLBACK = "fallback"
 TIER = "tier"
 # In a note: the next model of a cascade, which is asked from then on.
 CASCADE = "cascade"
+# In a note: the request with rows of several runs had no answer for this one, which asks alone.
+ALONE = "alone"
 # In a reply or a note: the last model of a cascade was asked, and what it says has no effect.
 CONTROL = "control"
 # In a note: the run and step that a fork goes on from.
@@ -136,7 +138,7 @@ def _is_unsure(step: Step) -> bool:
 def _is_silent(step: Step) -> bool:
     if is_control(step):
         return True
-    silent = {FALLBACK, TIER, CASCADE, FORK}
+    silent = {FALLBACK, TIER, CASCADE, FORK, ALONE}
     return step.kind == StepKind.NOTE and not silent.isdisjoint(step.content)
 
 

@@ -10,6 +10,7 @@ import httpx2
 from walagent.errors import ModelUnavailableError
 from walagent.message import Json, ModelSpec, Reply, Request
 from walagent.models.batches import NOTHING, TIMEOUT, lines_of
+from walagent.models.body_limits import ANSWER, answers_up_to
 from walagent.models.clients import Closable, Shards, timeouts
 from walagent.models.credentials import Endpoint
 from walagent.models.errors import no_answer
@@ -19,6 +20,7 @@ from walagent.models.replies import as_object
 T = TypeVar("T")
 
 ID = re.compile(r"[\w.:-]{1,200}")  # a segment of a path
+_LINE: Final = 64 << 10  # bytes of a line of results, on average
 SLOW: Final = timeouts(TIMEOUT)  # files can have 100 MB
 
 
@@ -78,11 +80,16 @@ class BatchExchanges(Generic[Client]):
         """Return what is at a path, an object."""
         return as_object(await self.exchange(lambda client: client.get(path, cast_to=object)))
 
-    async def lines(self, path: str) -> AsyncIterator[Mapping[str, Json]]:
-        """Yield the lines of a file of results."""
-        response = await self.exchange(
-            lambda client: client.get(path, cast_to=httpx2.Response, options={"timeout": SLOW})
-        )
+    async def lines(self, path: str, calls: int) -> AsyncIterator[Mapping[str, Json]]:
+        """Yield the lines of a file of results.
+
+        Args:
+            calls: of the batch: the file has so many lines at most.
+        """
+        with answers_up_to(ANSWER + calls * _LINE):
+            response = await self.exchange(
+                lambda client: client.get(path, cast_to=httpx2.Response, options={"timeout": SLOW})
+            )
         for line in lines_of(response.content):
             yield line
 

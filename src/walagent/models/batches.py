@@ -83,8 +83,12 @@ class Batches(Protocol):
         """Return the state of a batch."""
         ...
 
-    def results(self, state: BatchState) -> AsyncIterator[BatchLine]:
-        """Yield the results of a batch that has ended, in any order."""
+    def results(self, state: BatchState, calls: int) -> AsyncIterator[BatchLine]:
+        """Yield the results of a batch that has ended, in any order.
+
+        Args:
+            calls: of the batch.
+        """
         ...
 
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import httpx2
 
+from walagent.models.body_limits import BoundedTransport
 from walagent.models.credentials import Endpoint
 
 CALLS_PER_CLIENT = 20
@@ -62,7 +63,11 @@ def http_options(endpoint: Endpoint) -> dict[str, Any]:
     transport = httpx2.AsyncHTTPTransport(
         verify=ssl_context(), limits=LIMITS, proxy=proxy, trust_env=False
     )
-    return {"transport": transport, "trust_env": False, "follow_redirects": False}
+    return {
+        "transport": BoundedTransport(transport),
+        "trust_env": False,
+        "follow_redirects": False,
+    }
 
 
 def timeouts(seconds: float) -> httpx2.Timeout:

@@ -4,14 +4,15 @@ In: a `Request` whose `embeds` names an argument.  Out: a `Reply` with one call,
 embeddings is recorded, budgeted and carried out as any other.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 
 from walagent.errors import ModelRejectedError
 from walagent.message import Json, ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
 from walagent.models.model import Model
+from walagent.models.usage import charging
 
 _CHARS_PER_TOKEN = 4  # of English
+_LARGEST = float.fromhex("0x1.fffffep127")  # of 4 bytes, as the columns of embeddings have them
 
 
 def embeds(model: Model) -> bool:
@@ -45,10 +46,12 @@ def reply_with(
         model: the name of the model in its answer.
 
     Raises:
-        ModelRejectedError: the embedding is not what `dimensions` of the model says.
+        ModelRejectedError: the embedding is not what `dimensions` of the model says, or has what
+            is no number.
     """
     if vector is not None:
-        _check(vector, spec)
+        with charging(usage):
+            _check(vector, spec)
     (tool,) = request.tools
     value = None if vector is None else _written(vector, tool.input_schema, request.embeds)
     call = ToolCall("embedding", tool.name, {request.embeds: value})
@@ -62,8 +65,11 @@ def _check(vector: Sequence[float], spec: ModelSpec) -> None:
             f" expected {spec.dimensions}",
             hint=f"Set dimensions of {spec.name} in agent.model, or its parameter dimensions.",
         )
-    if not all(map(math.isfinite, vector)):
-        raise ModelRejectedError(f"{spec.provider} {spec.model_id} sent an embedding with NaN")
+    if not all(abs(value) <= _LARGEST for value in vector):
+        raise ModelRejectedError(
+            f"{spec.provider} {spec.model_id} sent an embedding with NaN, or a number of more than"
+            " 4 bytes"
+        )
 
 
 def _written(vector: Sequence[float], schema: Mapping[str, Json], argument: str) -> Json:

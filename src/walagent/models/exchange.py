@@ -9,6 +9,7 @@ import orjson
 
 from walagent.errors import ModelUnavailableError, WalagentError
 from walagent.message import Json, ModelSpec, Request
+from walagent.models.body_limits import ANSWER, AnswerTooLongError
 from walagent.models.credentials import Endpoint
 from walagent.models.error_bodies import is_page, plain
 from walagent.models.errors import NEVER_SENT, Failure, error_for, no_answer
@@ -23,10 +24,17 @@ async def events(response: httpx2.Response) -> AsyncIterator[str]:
     """Give the data of each server-sent event.
 
     Lines end at a line feed alone: a text may hold the other characters that Python splits at.
+
+    Raises:
+        AnswerTooLongError: one of them is as long as a whole answer.
     """
     data: list[str] = []
     rest = b""
+    size = 0  # of the event that has begun
     async for block in _blocks(response):
+        size += len(block)
+        if size > ANSWER:
+            raise AnswerTooLongError("an event without an end")
         *lines, rest = (rest + block).split(b"\n")
         for line in lines:
             text = line.rstrip(b"\r").decode(errors="replace")
@@ -35,6 +43,7 @@ async def events(response: httpx2.Response) -> AsyncIterator[str]:
             elif not text and data:
                 yield "\n".join(data)
                 data.clear()
+                size = len(rest)
 
 
 async def _blocks(response: httpx2.Response) -> AsyncIterator[bytes]:
@@ -65,6 +74,8 @@ def failure_of(error: Exception, endpoint: Endpoint) -> Failure:
         body = response.text if response.is_closed else getattr(error, "body", None)
         return Failure.of(response.status_code, body, response.headers)
     cause = error.__cause__ or error
+    if isinstance(cause, AnswerTooLongError):
+        return Failure(None, "answer too long")
     name = type(cause if isinstance(cause, httpx2.HTTPError) else error).__name__
     if name not in NEVER_SENT:
         return Failure(None, name)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from walagent.errors import ModelError
 from walagent.models.usage import usage_of
 
 Asked = TypeVar("Asked")
@@ -130,8 +131,8 @@ def fail_all(waiting: Sequence[Waiting[Asked, Answer]], error: Exception) -> Non
     shares = usage_of(error).shares(len(waiting))
     for call, share in zip(waiting, shares, strict=True):
         own = copy.copy(error)
-        if hasattr(own, "usage"):
-            own.usage = share  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(own, ModelError):
+            own.usage = share
         call.fail(own)
 
 

@@ -1,8 +1,10 @@
 """What an answer cost: counts have several names, and include one another or do not.  Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
+from walagent.errors import ModelError
 from walagent.message import Json, Usage
 from walagent.models.replies import as_object, count
 
@@ -53,5 +55,19 @@ def _first(given: Mapping[str, Json], names: tuple[str, ...]) -> int:
 
 def usage_of(error: Exception) -> Usage:
     """Return what a reply cost that came and could not be used; nothing if none came."""
-    usage = getattr(error, "usage", None)
+    usage = error.usage if isinstance(error, ModelError) else None
     return usage if isinstance(usage, Usage) else Usage()
+
+
+@contextmanager
+def charging(usage: Usage) -> Generator[None]:
+    """Let an error about an answer that came have what the answer cost.
+
+    Args:
+        usage: all of it: what the error has already is part of it.
+    """
+    try:
+        yield
+    except ModelError as error:
+        error.usage = usage
+        raise

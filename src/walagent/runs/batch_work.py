@@ -187,7 +187,7 @@ class BatchWork:
             await self._end(batch, state.why, full=True)
             log.warning("batch.requeued", batch=batch.id, items=batch.items, reason=state.why)
             return
-        async for replies in _chunks(made_of.results(state)):
+        async for replies in _chunks(made_of.results(state, batch.items)):
             read = [_reply(line, made_of, model) for line in replies]
             async with self._pool.connection() as conn:
                 await batched_calls.store_replies(conn, batch, read)

@@ -14,20 +14,14 @@ from typing import Any, TypeVar
 from walagent.base import faults
 from walagent.base.retries import DATABASE, seconds
 from walagent.domain.run import RunSpec, RunState, Step, StepKind
-from walagent.domain.transcript import (
-    CUT_OFF,
-    reply_from_json,
-    reply_to_json,
-    request_to_json,
-    without_thinking,
-)
+from walagent.domain.transcript import CUT_OFF, reply_from_json
 from walagent.errors import (
     DatabaseLostError,
     RunCancelledError,
     StepTakenError,
     WalagentError,
 )
-from walagent.message import Json, ModelSpec, Reply, Request
+from walagent.message import Json, ModelSpec, Reply
 from walagent.models.batches import Batches
 from walagent.models.cost import cost_of
 from walagent.moves import (
@@ -50,6 +44,7 @@ from walagent.runs.batching import Batching, reply_in
 from walagent.runs.live_replies import cut_reply, private, wanted
 from walagent.runs.metering import agent_of, count_usage
 from walagent.runs.model_calls import ModelCalls, as_float, in_tier
+from walagent.runs.reply_steps import content_of, kind_of
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
 from walagent.runs.sharing import Sharing
@@ -192,20 +187,20 @@ class Executor:
             faults.hit("model.asking")
             started = time.monotonic()
             said = live or private(self._run)
-            asking = self._calls.answer(model, request, call, said)
+            asking = self._calls.answer(model, request, call, said, alone=prompt.alone)
             reply = await wanted(asking, self._kind, self._run, self.log.steps)
             cut_off = reply is None
             reply = reply or cut_reply(said, request, model.spec)
             faults.hit("model.answered")
             cost = cost_of(reply.usage, model.spec, reply.tier)
             count_usage(self._agent, model.spec.name, reply.usage, cost)
-            content = self._content(prompt, request, reply, model.spec)
+            content = content_of(self._run, prompt, request, reply, model.spec)
             took = int((time.monotonic() - started) * 1000)
             if cut_off:
                 content[CUT_OFF] = True
             async with self.log.recording:
                 seq = self.log.seq
-                step = NewStep(seq, StepKind.REPLY, content, reply.usage, as_float(cost), took)
+                step = NewStep(seq, kind_of(reply), content, reply.usage, as_float(cost), took)
                 answer = _Answer(prompt, reply, step, call)
                 state = await self._keep(answer, may_end=alone)
             await self.sharing.end()
@@ -237,7 +232,8 @@ class Executor:
         else:
             cost = cost_of(reply.usage, model, reply.tier)
             count_usage(self._agent, model.name, reply.usage, cost)
-            content = self._content(prompt, request, reply, model) | {"batch": found.batch}
+            content = content_of(self._run, prompt, request, reply, model)
+            content |= {"batch": found.batch}
             async with self.log.recording:
                 seq = self.log.seq
                 step = NewStep(seq, StepKind.REPLY, content, reply.usage, as_float(cost))
@@ -245,21 +241,6 @@ class Executor:
             await self._batching.used(self._run, seq)
         await self.sharing.end()
         return state
-
-    def _content(
-        self, prompt: Prompt, request: Request, reply: Reply, model: ModelSpec
-    ) -> dict[str, Json]:
-        if not self._run.agent.thinking_visible:
-            reply = without_thinking(reply)
-        content = {
-            **reply_to_json(reply),
-            "registered": model.name,
-            "by": prompt.by,
-            **prompt.about,
-        }
-        if prompt.keep:
-            content["request"] = request_to_json(request)
-        return content
 
     async def _keep(self, answer: "_Answer", *, may_end: bool) -> RunState | None:
         step = answer.step

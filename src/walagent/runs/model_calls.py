@@ -13,6 +13,7 @@ from walagent.deciders.stages import CONTROL, no_control, pass_on
 from walagent.domain.run import RunSpec
 from walagent.errors import (
     ConfigError,
+    ModelError,
     ModelLimitedError,
     ModelMissingError,
     ModelUnauthorizedError,
@@ -124,15 +125,25 @@ class ModelCalls:
             )
 
     async def answer(
-        self, model: Model, request: Request, call: int | None, live: LiveReply | None = None
+        self,
+        model: Model,
+        request: Request,
+        call: int | None,
+        live: LiveReply | None = None,
+        *,
+        alone: bool = False,
     ) -> Reply:
         """Ask; if a person waits and the provider is busy or unreachable, repeat.
 
         The usage of replies that could not be used is part of that of the last one, or is settled.
+
+        Args:
+            alone: not with rows of other runs.
         """
+        request = replace(request, tenant=self.run.claim.tenant)
         if live is not None:
             request = replace(request, on_text=live.write)
-        groups = self._resources.row_groups if self._resources.shares else None
+        groups = self._resources.row_groups if self._resources.shares and not alone else None
         together = groups and groups.of(self.run, model, request)  # counts its own calls
         deadline = time.monotonic() + self._patience
         lost = Usage()
@@ -140,16 +151,11 @@ class ModelCalls:
             try:
                 with nullcontext() if together else counting(model.spec.name):
                     reply = await (together or model).complete(request)
-            except (ModelLimitedError, ModelUnavailableError) as error:
+            except ModelError as error:
                 lost += usage_of(error)
-                wait = getattr(error, "retry_after", None) or seconds(DATABASE, attempt)
-                # Nobody waits for a provider that does not answer: the breaker says so at once.
-                breaker = isinstance(error, ModelUnavailableError) and error.breaker
-                if attempt >= _TRIES or breaker or time.monotonic() + wait > deadline:
-                    if lost.total:
-                        cost = cost_of(lost, model.spec)
-                        count_usage(agent_of(self.run), model.spec.name, lost, cost)
-                        await self._reservations.settle_unusable(call, lost, cost)
+                wait = _wait_of(error, attempt)
+                if wait is None or time.monotonic() + wait > deadline:
+                    await self._charge(model.spec, call, lost)
                     raise
                 if live is not None:
                     live.begin_again()
@@ -159,6 +165,23 @@ class ModelCalls:
                     live.calls = bool(reply.calls)
                 return replace(reply, usage=reply.usage + lost) if lost.total else reply
         raise AssertionError("count() has no end")
+
+    async def _charge(self, model: ModelSpec, call: int | None, lost: Usage) -> None:
+        """Count replies that came and could not be used."""
+        if lost.total:
+            cost = cost_of(lost, model)
+            count_usage(agent_of(self.run), model.name, lost, cost)
+            await self._reservations.settle_unusable(call, lost, cost)
+
+
+def _wait_of(error: ModelError, attempt: int) -> float | None:
+    """Return the seconds after which a call is repeated; None: it is not."""
+    if not isinstance(error, ModelLimitedError | ModelUnavailableError) or attempt >= _TRIES:
+        return None
+    # Nobody waits for a provider that does not answer: the breaker says so at once.
+    if isinstance(error, ModelUnavailableError) and error.breaker:
+        return None
+    return error.retry_after or seconds(DATABASE, attempt)
 
 
 def as_float(cost: Decimal | None) -> float | None:

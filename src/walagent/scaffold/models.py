@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import httpx2
+import orjson
 
 from walagent.errors import WalagentError
 from walagent.message import Json
@@ -19,6 +21,8 @@ BY_KEY = {
 
 _OLLAMA = "localhost:11434"
 _PATIENCE = 0.5  # seconds; Ollama is on this machine
+_MOST_BODY = 1 << 20  # bytes of its answer
+_PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,11 @@ def _of_ollama(address: str) -> Iterator[ModelOption]:
 
 def _served(address: str) -> list[str]:
     try:
-        answer = httpx2.get(f"{address}/api/tags", timeout=_PATIENCE, trust_env=False)
-        document: Any = answer.raise_for_status().json()
+        with httpx2.stream(
+            "GET", f"{address}/api/tags", timeout=_PATIENCE, trust_env=False
+        ) as answer:
+            pieces = islice(answer.raise_for_status().iter_bytes(_PIECE), _MOST_BODY // _PIECE)
+            document: Any = orjson.loads(b"".join(pieces))
         return [str(model["name"]) for model in document["models"]]
     except (httpx2.HTTPError, ValueError, KeyError, TypeError):
         return []  # none, or another program

@@ -22,6 +22,7 @@ from walagent.domain.tool_spec import Effect, Tool
 from walagent.domain.untrusted import without_control
 from walagent.errors import ToolFailedError
 from walagent.message import Json
+from walagent.models.body_limits import refusing_more
 from walagent.telemetry.log import log
 from walagent.tools.error_output import ErrorOutput
 from walagent.tools.mcp_offers import Offered
@@ -240,8 +241,14 @@ async def _connected(spec: ServerSpec, may_quote: Callable[[], bool]) -> AsyncGe
             ) as client:
                 yield client
         return
-    headers = {"Authorization": f"Bearer {spec.token}"} if spec.token else {}
-    async with httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30, read=None)) as http:
+    headers = {"Accept-Encoding": "identity"}
+    if spec.token:
+        headers["Authorization"] = f"Bearer {spec.token}"
+    async with httpx2.AsyncClient(
+        headers=headers,
+        timeout=httpx2.Timeout(30, read=None),
+        event_hooks={"response": [refusing_more(_MOST_EVENT)]},
+    ) as http:
         transport = streamable_http_client(
             spec.url, http_client=http, max_sse_event_size=_MOST_EVENT
         )

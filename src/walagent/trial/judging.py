@@ -18,6 +18,7 @@ from walagent.message import Json, Message, Reply, Request, Text, ToolChoice, To
 from walagent.models.cost import cost_of
 from walagent.models.model import Model
 from walagent.models.usage import usage_of
+from walagent.runs.model_calls import as_float
 from walagent.trial.cases import Case
 from walagent.trial.outcomes import Outcome
 
@@ -89,7 +90,8 @@ class Judge:
             reply = await self.model.complete(request)
         except (ModelRejectedError, ModelUnavailableError) as error:
             used = usage_of(error)
-            return Judged(None, error=str(error), tokens=used.total)
+            cost = cost_of(used, self.model.spec) if used.total else None
+            return Judged(None, error=str(error), tokens=used.total, cost=as_float(cost))
         cost = cost_of(reply.usage, self.model.spec, reply.tier)
         said = _read(reply)
         named: dict[str, str] = {"A": order[0], "B": order[1]}
@@ -98,7 +100,7 @@ class Judge:
             said.reason,
             said.error,
             reply.usage.total,
-            None if cost is None else float(cost),
+            as_float(cost),
         )
 
 

@@ -1,6 +1,6 @@
 """`agent.embed` keeps the embedding of columns of a row in another of its columns."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -134,6 +134,23 @@ async def test_texts_of_concurrent_runs_are_sent_together(conn: AsyncConnection,
         assert await value(conn, used) == said
 
 
+async def test_texts_of_two_tenants_are_in_no_request(conn: AsyncConnection, dsn: str) -> None:
+    """A text of one that is refused, or long, does nothing to those of another."""
+    async with desk(conn, dsn) as d:
+        await run_all(conn, "select agent.create_tenant('acme'), agent.create_tenant('globex')")
+        await run_all(conn, "alter table docs add org text; update docs set org = 'acme'")
+        await run_all(
+            conn,
+            "insert into docs (id, org, title) select n, (array['acme', 'globex'])[n % 2 + 1],"
+            " (array['acme', 'globex'])[n % 2 + 1] || n from generate_series(2, 20) n",
+        )
+        await run_all(conn, EMBED % ", tenant => 'org'")
+        await d.in_step()
+        whose = [{"globex" in text for text in texts} for texts in d.provider.embeddings.requests]
+        assert all(len(tenants) == 1 for tenants in whose)
+        assert len(d.provider.embeddings.texts) == 20
+
+
 async def test_an_embedding_of_former_values_is_not_written(
     conn: AsyncConnection, dsn: str
 ) -> None:
@@ -213,6 +230,36 @@ async def test_an_embedding_of_another_length_fails_its_run(
         ((_, state, _, error),) = await d.daemon.ended(1, attachment="docs_embedding")
         assert state == "failed"
         assert "1 dimensions, expected 8" in str(error)
+
+
+def of(*numbers: float) -> Callable[[Body], Body]:
+    """Send these numbers as each embedding."""
+    return lambda answer: {
+        **answer,
+        "data": [{**each, "embedding": list(numbers)} for each in answer["data"]],
+    }
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [shorter, of(*[float("nan")] * 8), of(*[10**400] * 8)],
+    ids=["shorter", "NaN", "huge"],
+)
+async def test_an_embedding_that_cannot_be_used_counts_in_budgets(
+    conn: AsyncConnection, dsn: str, spoil: Callable[[Body], Body]
+) -> None:
+    """The provider charges for it, and would for the next one: none is asked for."""
+    budget = "insert into agent.budget (name, period, max_cost) values ('all', 'total', 100)"
+    await run_all(conn, budget)
+    async with desk(conn, dsn) as d:
+        d.provider.embeddings.spoil = spoil
+        await run_all(conn, EMBED % "")
+        ((_, state, _, _),) = await d.daemon.ended(1, attachment="docs_embedding")
+        assert state == "failed"
+        assert len(d.provider.embeddings.requests) == 1
+    spent = "select spent_cost::float8, reserved_cost from agent.budget_overview"
+    ((cost, reserved),) = await rows(conn, spent)
+    assert (cost, reserved) == (pytest.approx(len("old\nrow") // 4 * 1e-5 + 1e-5), 0)
 
 
 async def test_an_answer_with_too_few_embeddings_is_not_used(

@@ -16,7 +16,8 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, value
 from tests.helpers.queue import add_runs
 from walagent.base import faults
-from walagent.message import Json, ModelSpec, Request, Text
+from walagent.message import Json, ModelSpec, Reply, Request, Stop, Text, Usage
+from walagent.models.cost import worst_case
 from walagent.models.limits import LimitSettings, ModelLimits
 from walagent.models.script import Answer, Fault, call
 from walagent.models.scripted.scripted_model import ScriptedModel
@@ -24,7 +25,8 @@ from walagent.runs.worker_models import Models
 
 SPEC = "writes=[status], tool_choice=update_row, rows_per_request=4"
 PRICED = ModelSpec("fake", "scripted", "fake", input_price=10.0, output_price=50.0)
-COST = "select sum(cost) from agent.step where kind = 'reply'"
+COST = "select sum(cost) from agent.step"
+NOTES = "select content ->> 'why' from agent.step where kind = 'note' and content ? 'alone'"
 TOKENS = "select tokens from agent.run order by id"
 RIGHT = "select count(*) from support_tickets where status = issue"
 Entry = dict[str, Json]
@@ -154,6 +156,9 @@ async def test_a_row_without_one_answer_is_asked_alone(
         assert await ended(d) == ["succeeded"] * 4
         assert sizes(model) == [1, 4]
     assert await value(conn, RIGHT) == 4
+    assert len(await column(conn, NOTES)) == 1
+    asked = "select content -> 'instead_of' -> 'rows' from agent.step where kind = 'reply'"
+    assert sorted(await column(conn, asked), key=str) == [4, None, None, None]
     tokens = await column(conn, TOKENS)
     assert tokens[0] > max(tokens[1:])  # it has paid for its part of both
     assert await value(conn, COST) == await value(conn, "select sum(cost) from agent.run")
@@ -193,6 +198,100 @@ async def test_what_cannot_be_answered_together_is_asked_alone(
         assert await ended(d) == ["succeeded"] * 4
         assert sizes(model) == [1, 1, 1, 1, 4]
     assert await value(conn, RIGHT) == 4
+
+
+def at_most(request: Request) -> Reply:
+    """Words that cost as much as the request can."""
+    tokens, _ = worst_case(request, PRICED)
+    used = Usage(tokens - request.max_tokens, output_tokens=request.max_tokens)
+    return Reply((Text("thinking aloud"),), Stop.LENGTH, used, "scripted")
+
+
+def cost_of_all(requests: Sequence[Request]) -> float:
+    """What a provider charges for them that uses all that it can."""
+    costs = (worst_case(each, PRICED)[1] or Decimal(0) for each in requests)
+    return float(sum(costs, Decimal(0)))
+
+
+@pytest.mark.parametrize("status", [400, 429, 500])
+async def test_what_a_request_without_answers_cost_is_counted(
+    conn: AsyncConnection, dsn: str, status: int
+) -> None:
+    """Whatever becomes of the rows that are asked alone: the provider charges for it."""
+    budget = "insert into agent.budget (name, period, max_cost) values ('all', 'total', 100)"
+    await run_all(conn, budget)
+    alone = set[str]()
+
+    def answer(request: Request) -> Answer:
+        if len(shown(request)) > 1:
+            return at_most(request)
+        alone.add(shown(request)[0][1])
+        return Fault(status)
+
+    async with desk(conn, dsn, answer) as (d, model):
+
+        async def are_alone() -> bool:
+            return len(alone) == 4
+
+        await until_true(are_alone, "each row is asked alone")
+        charged = cost_of_all([each for each in model.requests if len(shown(each)) > 1])
+        await d.until("select bool_and(state <> 'running') from agent.run")
+    notes = await column(conn, NOTES)
+    assert len(notes) == sum(size for size in sizes(model) if size > 1) >= 2
+    assert set(notes) == {"cut off by its token limit"}
+    assert float(await value(conn, COST)) == pytest.approx(charged)
+    spent = "select spent_cost::float8 from agent.budget_overview"
+    assert await value(conn, spent) == pytest.approx(charged)
+
+
+async def test_a_row_that_is_asked_twice_is_reserved_twice(conn: AsyncConnection, dsn: str) -> None:
+    """With its part of the first request, the call alone can cost more than one reservation."""
+    budget = (
+        "insert into agent.budget (name, period, max_cost, on_exceeded)"
+        " values ('all', 'total', 100, 'fail')"
+    )
+    await run_all(conn, budget)
+    async with desk(conn, dsn, at_most, latency=1.0) as (d, model):
+
+        async def is_asked() -> bool:
+            return bool(model.requests)
+
+        await until_true(is_asked, "the model is asked")
+        await run_all(
+            conn,
+            "update agent.budget set max_cost ="
+            " (select sum(reserved_cost) from agent_internal.budget_use)",
+        )
+        await d.until("select bool_and(agent_internal.is_final(state)) from agent.run")
+        charged = cost_of_all(model.requests)
+    limit, spent, reserved = (
+        await rows(
+            conn,
+            "select max_cost::float8, spent_cost::float8, reserved_cost from agent.budget_overview",
+        )
+    )[0]
+    assert spent == pytest.approx(charged)
+    assert 0 < spent <= limit
+    assert reserved == 0
+
+
+async def test_after_a_crash_no_row_is_left_out_twice(conn: AsyncConnection, dsn: str) -> None:
+    """What it has paid is a step; its run goes on alone."""
+
+    def answer(request: Request) -> Answer:
+        return "No." if len(shown(request)) > 1 else categorized(request)
+
+    async with desk(conn, dsn, answer) as (d, _):
+        with faults.armed("step.recorded"):
+            assert await d.dies("worker") == "worker"
+        assert len(await column(conn, NOTES)) > 0
+        await d.expire_leases()
+        await d.start_worker()
+        assert await ended(d) == ["succeeded"] * 4
+    twice = "select run_id from agent.step where content ? 'alone' group by 1 having count(*) > 1"
+    assert await column(conn, twice) == []
+    assert await value(conn, COST) == await value(conn, "select sum(cost) from agent.run")
+    assert await column(conn, "select * from agent.broken_invariant") == []
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -257,15 +356,24 @@ async def test_tenants_share_no_request(conn: AsyncConnection, dsn: str) -> None
     assert sorted(map(sorted, together)) == [["billing", "spam"], ["bug", "question"]]
 
 
-async def test_equal_rows_are_in_a_request_once(conn: AsyncConnection, dsn: str) -> None:
-    """With reuse, one of them asks together with others; the rest have its reply."""
+async def test_a_reply_to_several_rows_is_not_reused(conn: AsyncConnection, dsn: str) -> None:
+    """A text of another row could have swayed it, for as long as it is reused."""
+    reused = "select count(*) from agent.step where content ? 'reused'"
     issues = ["bug", "bug", "spam", "spam"]
     async with desk(conn, dsn, issues=issues, spec=f"{SPEC}, reuse=1d") as (d, model):
         assert await ended(d) == ["succeeded"] * 4
-        assert sizes(model) == [2]
-    assert await value(conn, RIGHT) == 4
-    costs = "select count(*) filter (where cost = 0) from agent.step where kind = 'reply'"
-    assert await value(conn, costs) == 2
+        assert sum(sizes(model)) == 4  # no run has waited for another one
+        assert await value(conn, reused) == 0
+        for number in (5, 6):
+            insert = "insert into support_tickets (id, issue) values (%s, 'bug')"
+            await conn.execute(insert, [number])
+            change = {"op": "insert", "new": {"id": number, "issue": "bug"}}
+            attached = await value(conn, "select id from agent.attachment")
+            await add_runs(conn, attached, str(number), change=change)
+            assert await ended(d) == ["succeeded"] * number
+        assert sizes(model)[0] == 1  # the fifth was alone: the sixth has its reply
+        assert await value(conn, reused) == 1
+    assert await value(conn, RIGHT) == 6
 
 
 async def test_what_no_earlier_model_is_sure_of_is_asked_together(
@@ -307,6 +415,67 @@ async def test_budgets_hold_and_count_each_share(conn: AsyncConnection, dsn: str
     cost = await value(conn, "select sum(cost) from agent.run")
     assert await rows(conn, uses) == [(0, cost)]
     assert cost > Decimal(0)
+
+
+NOTED = """
+create type mood as enum ('good', 'bad');
+create domain kind as text check (value in ('a', 'b'));
+create domain words as text check (length(value) < 100);
+create table noted (id bigint primary key, note %s);
+"""
+APART = (
+    "select agent.attach('noted', 'fake', name => 'noted', writes => '{note}',"
+    " tool_choice => 'update_row', rows_per_request => 4)"
+)
+SECURE = "alter table noted enable row level security"
+DRIFTED = "select reason from agent_internal.pause_drifted()"
+FREE = ["text", "varchar(9)", "words", "jsonb", "bytea", "text[]", "uuid", "xml", "bit varying"]
+FIXED = [
+    *("text check (note in ('a', 'b'))", "mood", "kind", "boolean", "integer", "numeric(9, 2)"),
+    *("date", "timestamptz", "time", "interval"),
+]
+
+
+@pytest.mark.parametrize("kind", FREE)
+async def test_rows_that_readers_are_not_shown_do_not_meet_where_one_could_copy_another(
+    conn: AsyncConnection, kind: str
+) -> None:
+    """A text in one row can ask for it, and its author reads what is written there."""
+    await run_all(conn, DESK)
+    await run_all(conn, NOTED % kind)
+    await run_all(conn, SECURE)
+    error = await refused(conn, APART, state="WA010")
+    assert 'column "note" takes any text' in str(error)
+
+
+@pytest.mark.parametrize("kind", FIXED)
+async def test_values_of_a_list_tell_nothing_of_another_row(
+    conn: AsyncConnection, kind: str
+) -> None:
+    """Also where row-level security hides it."""
+    await run_all(conn, DESK)
+    await run_all(conn, NOTED % kind)
+    await run_all(conn, SECURE)
+    await run_all(conn, APART)
+    assert await column(conn, DRIFTED) == []
+
+
+async def test_row_level_security_that_comes_later_pauses(conn: AsyncConnection) -> None:
+    """And so does a list of values that is dropped; resuming says the same."""
+    await run_all(conn, DESK)
+    await run_all(conn, NOTED % "text constraint list check (note in ('a', 'b'))")
+    await run_all(conn, APART)
+    await run_all(conn, SECURE)
+    assert await column(conn, DRIFTED) == []
+    await run_all(conn, "alter table noted drop constraint list")
+    (why,) = await column(conn, DRIFTED)
+    assert "row-level security" in why
+    assert await value(conn, "select paused_reason from agent.attachment") == why
+    await refused(conn, "select agent.resume('noted')", state="WA010")
+    await run_all(conn, "alter table noted disable row level security")
+    await run_all(conn, "select agent.resume('noted')")
+    await run_all(conn, SECURE)
+    assert await column(conn, DRIFTED) == [why]
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,15 @@ def test_nothing_is_required_where_there_are_no_tools() -> None:
     assert request(attachment(tool_choice="required")).choice == ToolChoice("auto")
 
 
+def test_who_must_call_is_not_asked_for_words_instead() -> None:
+    """Nothing else in the request says that words would do."""
+    on = attachment(tool(), finish=Finish.AFTER_CALL)
+    assert "answer with one short sentence" in request(on).system
+    must = attachment(tool(), finish=Finish.AFTER_CALL, tool_choice=tool().name)
+    assert "answer with" not in request(must).system
+    assert request(must).choice == ToolChoice("named", tool().name)
+
+
 def test_the_model_learns_how_its_run_ends() -> None:
     """One that ends after its calls is not asked for closing words."""
     assert "one short sentence that says what" in request(attachment()).system

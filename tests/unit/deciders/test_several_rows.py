@@ -10,6 +10,7 @@ from walagent.deciders.several_rows import (
     SEVERAL,
     combined,
     is_first,
+    is_left_out,
     number_name,
     replies_in,
 )
@@ -73,8 +74,6 @@ def test_each_row_has_its_answer_and_its_part() -> None:
     """As if its own call had been answered."""
     reply = answered({"row_": 2, "status": "b"}, {"row_": 1, "row": 7, "status": "a"})
     first, second = replies_in(reply, [asked("one"), asked("two")])
-    assert first is not None
-    assert second is not None
     assert first.calls == (ToolCall("c_1", "update_row", {"row": 7, "status": "a"}),)
     assert second.calls == (ToolCall("c_2", "update_row", {"status": "b"}),)
     assert (first.usage, second.usage) == (Usage(50, 5, 3, 11), Usage(50, 5, 2, 10))
@@ -82,21 +81,39 @@ def test_each_row_has_its_answer_and_its_part() -> None:
 
 
 @pytest.mark.parametrize(
-    "reply",
+    ("reply", "why"),
     [
-        Reply((Text("I would rather not."),), Stop.END),
-        Reply((ToolCall("c", SEVERAL, None, raw="{"),), Stop.LENGTH),
-        answered(name="update_row"),
-        answered(
-            {"row_": 0}, {"row_": 3}, {"row_": True}, {"row_": "1"}, {"row_": 1.0}, {}, "x", 1
+        (Reply((Text("I would rather not."),), Stop.END), "no answer"),
+        (Reply((Text("No."),), Stop.REFUSAL, why="filter"), "refused (filter)"),
+        (
+            Reply((ToolCall("c", SEVERAL, None, raw="{"),), Stop.LENGTH),
+            "cut off by its token limit",
         ),
-        answered({"row_": 1}, {"row_": 1}, {"row_": 2}, {"row_": 2}),
-        Reply((ToolCall("c", SEVERAL, {"rows": {"row_": 1}}),), Stop.TOOL),
+        (answered(name="update_row"), "no answer"),
+        (
+            answered(
+                {"row_": 0}, {"row_": 3}, {"row_": True}, {"row_": "1"}, {"row_": 1.0}, {}, "x", 1
+            ),
+            "no answer",
+        ),
+        (answered({"row_": 1}, {"row_": 1}, {"row_": 2}, {"row_": 2}), "several answers"),
+        (Reply((ToolCall("c", SEVERAL, {"rows": {"row_": 1}}),), Stop.TOOL), "no answer"),
     ],
 )
-def test_what_is_no_answer_to_one_row_is_none(reply: Reply) -> None:
-    """Nothing is guessed."""
-    assert replies_in(reply, [asked("one"), asked("two")]) == [None, None]
+def test_what_is_no_answer_to_one_row_is_left_out(reply: Reply, why: str) -> None:
+    """Nothing is guessed, and the row has its part of the tokens."""
+    reply = replace(reply, usage=Usage(101, output_tokens=7))
+    found = replies_in(reply, [asked("one"), asked("two")])
+    assert all(is_left_out(each) for each in found)
+    assert [each.why for each in found] == [why, why]
+    assert sum((each.usage for each in found), Usage()) == reply.usage
+
+
+def test_a_call_that_came_whole_is_used_though_the_reply_was_cut_off() -> None:
+    """What is cut off is what followed."""
+    reply = replace(answered({"row_": 1, "status": "a"}), stop=Stop.LENGTH)
+    first, second = replies_in(reply, [asked("one"), asked("two")])
+    assert (first.stop, is_left_out(first), is_left_out(second)) == (Stop.TOOL, False, True)
 
 
 def test_entries_of_several_calls_count_together() -> None:
@@ -104,7 +121,7 @@ def test_entries_of_several_calls_count_together() -> None:
     one = ToolCall("a", SEVERAL, {"rows": [{"row_": 1}, {"row_": 2}]})
     two = ToolCall("b", SEVERAL, {"rows": [{"row_": 2}]})
     found = replies_in(Reply((one, two), Stop.TOOL), [asked("one"), asked("two")])
-    assert [each is None for each in found] == [False, True]
+    assert [is_left_out(each) for each in found] == [False, True]
 
 
 def test_later_calls_and_other_tools_are_made_alone() -> None:

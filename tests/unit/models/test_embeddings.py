@@ -1,5 +1,6 @@
 """Requests for embeddings, and what models of each provider make of them."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -91,6 +92,19 @@ async def test_a_server_gets_the_parameters_of_model_and_agent() -> None:
             assert fake.embeddings.texts == ["x"]
         finally:
             await model.aclose()
+
+
+async def test_tokens_are_shared_out_by_bytes() -> None:
+    """A text of few characters can have many tokens: what was reserved for it is by bytes."""
+    async with FakeProvider() as fake:
+        fake.embeddings.spoil = lambda answer: {**answer, "usage": {"prompt_tokens": 1600}}
+        model = build_model(fake.spec("openai", dimensions=8), environ=fake.environ)
+        try:
+            asked = (model.complete(request(text)) for text in ("abcd", "\u65e5\u672c\u8a9e\u6587"))
+            found = await asyncio.gather(*asked)
+        finally:
+            await model.aclose()
+    assert [reply.usage for reply in found] == [Usage(400), Usage(1200)]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,15 @@ async def test_what_is_asked_at_once_is_one_request() -> None:
     assert sent.requests == [texts]
 
 
+async def test_tenants_share_no_request() -> None:
+    """What the text of one does to a request reaches no other one."""
+    sent = Sent()
+    batches = TextBatches(sent)
+    asked = [("a", "acme"), ("g", "globex"), ("b", "acme"), ("h", "globex")]
+    await asyncio.gather(*(batches.embed(text, tenant) for text, tenant in asked))
+    assert sorted(sent.requests) == [["a", "b"], ["g", "h"]]
+
+
 async def test_what_is_asked_later_is_another_request() -> None:
     """Nothing waits for more than its own batch."""
     sent = Sent()
@@ -104,6 +113,20 @@ async def test_each_text_pays_for_its_part_of_an_answer_that_cannot_be_read() ->
     found = await asyncio.gather(*map(batches.embed, "abcd"), return_exceptions=True)
     errors = [each for each in found if isinstance(each, Exception)]
     assert len({id(each) for each in errors}) == 4
+    assert sum(map(usage_of, errors), Usage()) == Usage(130)
+
+
+async def test_a_refusal_that_is_charged_is_not_asked_again_text_by_text() -> None:
+    """Each text has paid its part: its run reserves what the next call costs first."""
+    requests = list[int]()
+
+    async def refused(texts: Sequence[str]) -> Sequence[Embedding]:
+        requests.append(len(texts))
+        raise ModelRejectedError("no", usage=Usage(input_tokens=130))
+
+    found = await asyncio.gather(*map(TextBatches(refused).embed, "abcd"), return_exceptions=True)
+    errors = [each for each in found if isinstance(each, ModelUnavailableError)]
+    assert requests == [4]
     assert sum(map(usage_of, errors), Usage()) == Usage(130)
 
 

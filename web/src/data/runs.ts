@@ -158,6 +158,8 @@ export interface StepContent {
   for?: string;
   why?: string;
   reused?: { run: number };
+  /** In a note: the request had no answer for this row, which is asked alone. */
+  alone?: boolean;
   /** Of how many runs the request was. */
   rows?: number;
   /** Of a fork: a step of the run that it goes on from. */

@@ -121,6 +121,8 @@ export function noteText(content: StepContent): string {
   if (content.cascade) return `Asks ${content.cascade} after ${content.for ?? "another model"}: ${content.why ?? ""}.`;
   if (content.control) return `No control of the cascade: ${content.why ?? ""}.`;
   if (content.tier) return `Asks in tier ${content.tier} instead of ${content.for ?? "another"}: ${content.why ?? ""}.`;
+  if (content.alone)
+    return `Asks alone instead of in a request for ${content.rows ?? "several"} rows: ${content.why ?? ""}.`;
   if (content.fork) return forkText(content);
   if (!content.retry) return "";
   return `Retried by ${content.by ?? "the operator"}${content.fresh ? ", from the beginning" : ""}.`;

@@ -140,6 +140,8 @@ def _note(content: Mapping[str, Any]) -> Iterator[str]:
             yield f"no control of the cascade: {content['why']}"
         case {"tier": tier}:
             yield f"asks in tier {tier} instead of {content['for']}: {content['why']}"
+        case {"alone": _, "rows": rows}:
+            yield f"asks alone instead of with {rows - 1} other rows: {content['why']}"
         case {"fork": _}:
             yield from _forked(content)
         case _:

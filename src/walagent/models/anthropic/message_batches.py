@@ -51,7 +51,7 @@ class AnthropicBatches(BatchExchanges[AsyncAnthropic]):
             state = _state(batch)
             if not state.ended:
                 raise ModelUnavailableError(f"batch {found} in progress may be this one")
-            async for line in self.results(state):
+            async for line in self.results(state, len(calls)):
                 if line.custom_id in wanted:
                     return found
                 break
@@ -61,10 +61,10 @@ class AnthropicBatches(BatchExchanges[AsyncAnthropic]):
         """Return the state of a batch; see `Batches`."""
         return _state(await self.read(f"{_PATH}/{batch_id}"))
 
-    async def results(self, state: BatchState) -> AsyncIterator[BatchLine]:
+    async def results(self, state: BatchState, calls: int) -> AsyncIterator[BatchLine]:
         """Yield the results of a batch; see `Batches`."""
         for place in state.places:
-            async for line in self.lines(f"{_PATH}/{place}/results"):
+            async for line in self.lines(f"{_PATH}/{place}/results", calls):
                 yield _result(line)
 
     async def _since(self, oldest: datetime) -> AsyncIterator[Mapping[str, Json]]:

@@ -18,7 +18,9 @@ from walagent.models.credentials import Secrets, find_endpoint
 from walagent.models.error_bodies import decoded
 from walagent.models.errors import Failure
 from walagent.models.exchange import failure_of, refused, unreadable, values
+from walagent.models.replies import as_object
 from walagent.models.tool_schemas import Presented, presented
+from walagent.models.usage import charging, read_usage
 
 _PATH = "/v1/messages"
 # What the type of an error means, whose answer began with status 200.
@@ -77,14 +79,17 @@ class AnthropicModel:
         return self._read(answer, asked)
 
     def _read(self, answer: Json, asked: Presented) -> Reply:
-        request = asked.request
+        with charging(read_usage(as_object(as_object(answer).get("usage")))):
+            return asked.read(self._reply(answer, asked.request))
+
+    def _reply(self, answer: Json, request: Request) -> Reply:
         if not isinstance(answer, dict):
             raise unreadable(answer, self._spec, self._endpoint)
         if "error" in answer:
             failure = Failure.of(None, answer)
             failure = replace(failure, status=failure.status or _STATUS.get(failure.code))
             raise self._refused(failure, request)
-        return asked.read(reply_of(answer, self._spec, request))
+        return reply_of(answer, self._spec, request)
 
     @property
     def batches(self) -> AnthropicBatches:

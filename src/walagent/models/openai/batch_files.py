@@ -74,10 +74,10 @@ class OpenAIBatches(BatchExchanges[AsyncOpenAI]):
         full = status == "failed" and not places and _is_full(batch)
         return BatchState(ended=True, why=_FULL if full else why, places=places, full=full)
 
-    async def results(self, state: BatchState) -> AsyncIterator[BatchLine]:
+    async def results(self, state: BatchState, calls: int) -> AsyncIterator[BatchLine]:
         """Yield the lines of the files of a batch; see `Batches`."""
         for place in state.places:
-            async for line in self.lines(f"/files/{place}/content"):
+            async for line in self.lines(f"/files/{place}/content", calls):
                 yield _result(line)
 
 

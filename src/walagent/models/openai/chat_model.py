@@ -27,6 +27,7 @@ from walagent.models.openai.batch_files import OpenAIBatches
 from walagent.models.openai.tool_rules import is_mistral, rules_of
 from walagent.models.replies import as_object
 from walagent.models.tool_schemas import Presented, presented
+from walagent.models.usage import charging
 
 _PATH = "/chat/completions"
 _Post = Callable[[dict[str, Json], Request], Awaitable[Json]]
@@ -88,11 +89,14 @@ class OpenAIModel:
             with self._clients.lend() as client:
                 return await client.post(path, body=body, cast_to=object, options=options)
 
-        return self._checked(await self._answer(post, body, request), request)
+        answer = await self._answer(post, body, request)
+        with charging(response_body.usage_of(answer)):
+            return self._checked(answer, request)
 
     def _read(self, answer: Json, asked: Presented) -> Reply:
-        answer = self._checked(answer, asked.request)
-        return asked.read(self._reply_of(answer, self._spec, asked.request))
+        with charging(response_body.usage_of(answer)):
+            answer = self._checked(answer, asked.request)
+            return asked.read(self._reply_of(answer, self._spec, asked.request))
 
     def _checked(self, answer: Json, request: Request) -> Json:
         """Return an answer that is an object, and of no error."""

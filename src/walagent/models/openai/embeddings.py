@@ -1,11 +1,13 @@
 """Embeddings of OpenAI, and of every server that speaks its protocol: ``POST /embeddings``."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from math import inf
 
 import orjson
 
 from walagent.message import Json, Message, ModelSpec, Reply, Request, Text, Usage
 from walagent.models import prompt
+from walagent.models.body_limits import ANSWER, answers_up_to
 from walagent.models.embeddings import chars_of, reply_with, text_of
 from walagent.models.errors import no_answer
 from walagent.models.provider import Embedding
@@ -14,6 +16,7 @@ from walagent.models.text_batches import TextBatches
 from walagent.models.usage import read_usage
 
 PATH = "/embeddings"
+_NUMBER = 32  # bytes of a number, at most
 _OWNED = frozenset({"encoding_format", "input", "model"})
 
 Post = Callable[[str, dict[str, Json], Request], Awaitable[Json]]
@@ -36,7 +39,7 @@ class OpenAIEmbeddings:
         text = text_of(request, chars_of(self._spec))
         if not text:
             return reply_with(request, self._spec, None, Usage(), self._spec.model_id)
-        found = await self._batch_of(request).embed(text)
+        found = await self._batch_of(request).embed(text, request.tenant)
         usage = Usage(input_tokens=found.tokens)
         return reply_with(request, self._spec, found.vector, usage, self._spec.model_id)
 
@@ -64,13 +67,14 @@ class OpenAIEmbeddings:
                 "encoding_format": "float",
             }
             body = prompt.assembled(asked, given)
-            answer = await self._post(PATH, body, Request("", said, timeout=timeout))
+            with answers_up_to(ANSWER + len(texts) * (self._spec.dimensions or 0) * _NUMBER):
+                answer = await self._post(PATH, body, Request("", said, timeout=timeout))
             return tuple(self._embeddings(answer, texts))
 
         return send
 
     def _embeddings(self, answer: Json, texts: Sequence[str]) -> Iterator[Embedding]:
-        """Read the embeddings of texts by their index; the tokens are shared by length."""
+        """Read the embeddings of texts by their index; the tokens are shared by bytes."""
         used = read_usage(as_object(answer.get("usage")))
         found: dict[int, tuple[float, ...]] = {}
         for one in map(as_object, as_array(answer.get("data"))):
@@ -79,13 +83,21 @@ class OpenAIEmbeddings:
             is_vector = bool(numbers) and all(type(each) in {int, float} for each in numbers)
             if not isinstance(index, int) or index in found or not is_vector:
                 raise no_answer(self._spec, "an embedding has no index or no numbers", used)
-            found[index] = tuple(map(float, numbers))
+            found[index] = tuple(map(_as_float, numbers))
         if found.keys() != set(range(len(texts))):
             words = f"it has {len(found)} embeddings of {len(texts)} texts"
             raise no_answer(self._spec, words, used)
-        shares = _shares(used.total, [len(text) for text in texts])
+        shares = _shares(used.total, [len(text.encode(errors="replace")) for text in texts])
         for index, tokens in enumerate(shares):
             yield Embedding(found[index], tokens, cached=False)  # planted: embedding-by-order
+
+
+def _as_float(number: float) -> float:
+    """Return a number of JSON; an integer that is larger than any is infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return inf
 
 
 def _shares(total: int, weights: Sequence[int]) -> Iterator[int]:

@@ -15,7 +15,7 @@ select case when 'day' = any (%(by)s) then (s.recorded_at at time zone 'UTC')::d
   from agent.step s
        join agent.run r on r.id = s.run_id
        left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
- where (s.kind = 'reply' or s.kind = 'result' and s.input_tokens is not null)  -- the answer of a tool that is a model
+ where (s.kind = 'reply' or s.kind in ('result', 'note') and s.input_tokens is not null)  -- of a tool that is a model, or no answer for the row
    and not s.content ?| '{kept,written_by}'
    and (%(since)s::timestamptz is null or s.recorded_at >= %(since)s)
    and (%(age)s::interval is null or s.recorded_at >= agent_internal.now() - %(age)s)
