@@ -165,7 +165,10 @@ function Line({ row, isOpen, isLabelled, toggle, children }: LineProps) {
           {row.expected === null ? (
             <span className="muted">no label</span>
           ) : (
-            <bdi className="mono">{visible(row.expected)}</bdi>
+            <>
+              <span className="only-s muted">label </span>
+              <bdi className="mono">{visible(row.expected)}</bdi>
+            </>
           )}
           {isLabelled && <small className="muted block">labelled since</small>}
         </span>
