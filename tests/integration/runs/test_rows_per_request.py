@@ -478,6 +478,24 @@ async def test_row_level_security_that_comes_later_pauses(conn: AsyncConnection)
     assert await column(conn, DRIFTED) == [why]
 
 
+async def test_row_level_security_pauses_what_a_canary_would_put_together(
+    conn: AsyncConnection,
+) -> None:
+    """The version of a share of the runs is as bad; without it, the attachment resumes."""
+    await run_all(conn, DESK)
+    await run_all(conn, NOTED % "text")
+    await run_all(conn, APART.replace("rows_per_request => 4", "backfill => false"))
+    await run_all(conn, "select agent.canary('noted', 'rows_per_request=4')")
+    assert await column(conn, DRIFTED) == []
+    await run_all(conn, SECURE)
+    (why,) = await column(conn, DRIFTED)
+    assert "row-level security" in why
+    await run_all(conn, "select agent.roll_back_canary('noted')")
+    await run_all(conn, "select agent.resume('noted')")
+    assert await column(conn, DRIFTED) == []
+    await refused(conn, "select agent.canary('noted', 'rows_per_request=4')", state="WA010")
+
+
 @pytest.mark.parametrize(
     ("spec", "state", "says"),
     [
