@@ -22,6 +22,7 @@ from walagent.models.limits import LimitSettings, ModelLimits
 from walagent.models.script import Answer, Fault, call
 from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.runs.worker_models import Models
+from walagent.store.people import listings
 
 SPEC = "writes=[status], tool_choice=update_row, rows_per_request=4"
 PRICED = ModelSpec("fake", "scripted", "fake", input_price=10.0, output_price=50.0)
@@ -242,6 +243,10 @@ async def test_what_a_request_without_answers_cost_is_counted(
     assert float(await value(conn, COST)) == pytest.approx(charged)
     spent = "select spent_cost::float8 from agent.budget_overview"
     assert await value(conn, spent) == pytest.approx(charged)
+    (listed,) = await listings.list_costs(conn, ["model"])
+    together = sum(size > 1 for size in sizes(model))
+    assert (listed["model"], listed["calls"]) == ("fake", together)
+    assert float(listed["cost"]) == pytest.approx(charged)
 
 
 async def test_a_row_that_is_asked_twice_is_reserved_twice(conn: AsyncConnection, dsn: str) -> None:
