@@ -148,6 +148,18 @@ as $$
 $$;
 comment on function agent_internal.rows_drift(regclass, text[]) is 'Why rows of a table must not be in one request';
 
+create or replace function agent_internal.rows_drift(_definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select agent_internal.rows_drift((_definition ->> 'relation_oid')::oid::regclass,
+                                     array(select jsonb_array_elements_text(_definition -> 'writes')))
+     where _definition ->> 'rows_per_request' is not null
+$$;
+comment on function agent_internal.rows_drift(jsonb) is 'Why rows of a table must no longer be in one request';
+
 -- Reject rows of a table in one request that must not be.
 create or replace function agent_internal.check_rows_apart(_relation regclass, _writes text[])
     returns void
@@ -189,9 +201,7 @@ begin
             union all select agent_internal.stream_drift(_relation, _definition)
             union all select agent_internal.tool_drift(_relation, _definition)
             union all select agent_internal.embedding_drift(_relation, _definition)
-            union all
-            select agent_internal.rows_drift(_relation, array(select jsonb_array_elements_text(_definition -> 'writes')))
-             where _definition ->> 'rows_per_request' is not null
+            union all select agent_internal.rows_drift(_definition)
             union all
             select format('role "%s" does not exist; it is used as run_as', _definition ->> 'run_as')
              where not exists (select from pg_roles where rolname = _definition ->> 'run_as')) as l (reason)
@@ -202,7 +212,8 @@ end;
 $$;
 comment on function agent_internal.drift_of(jsonb) is 'Why an attachment of this definition is broken; NULL if it is not';
 
--- Pause the broken attachments, and return them.  An attachment that another transaction has locked is skipped.
+-- Pause the broken attachments, and return them, also those whose canary has rows in one request that must not be.  An attachment
+-- that another transaction has locked is skipped.
 create or replace function agent_internal.pause_drifted()
     returns table (attachment text, reason text)
     language plpgsql
@@ -213,7 +224,9 @@ declare
 begin
     for _lost in
         select a.id, a.name, l.reason
-          from agent.attachment a cross join lateral agent_internal.drift_of(a.definition) as l (reason)
+          from agent.attachment a
+               cross join lateral coalesce(agent_internal.drift_of(a.definition),
+                                           agent_internal.rows_drift(a.canary_definition)) as l (reason)
          where not a.paused and l.reason is not null
          order by a.id
     loop

@@ -26,6 +26,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.embedding_drift(regclass, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.free_column(regclass, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.rows_drift(regclass, text[])', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.rows_drift(jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.check_rows_apart(regclass, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.attach_keys()', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.change_agent(text, jsonb)', 'execute', '{runner,developer}'),

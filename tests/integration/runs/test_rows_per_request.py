@@ -22,6 +22,7 @@ from walagent.models.limits import LimitSettings, ModelLimits
 from walagent.models.script import Answer, Fault, call
 from walagent.models.scripted.scripted_model import ScriptedModel
 from walagent.runs.worker_models import Models
+from walagent.store.people import listings
 
 SPEC = "writes=[status], tool_choice=update_row, rows_per_request=4"
 PRICED = ModelSpec("fake", "scripted", "fake", input_price=10.0, output_price=50.0)
@@ -242,6 +243,10 @@ async def test_what_a_request_without_answers_cost_is_counted(
     assert float(await value(conn, COST)) == pytest.approx(charged)
     spent = "select spent_cost::float8 from agent.budget_overview"
     assert await value(conn, spent) == pytest.approx(charged)
+    (listed,) = await listings.list_costs(conn, ["model"])
+    together = sum(size > 1 for size in sizes(model))
+    assert (listed["model"], listed["calls"]) == ("fake", together)
+    assert float(listed["cost"]) == pytest.approx(charged)
 
 
 async def test_a_row_that_is_asked_twice_is_reserved_twice(conn: AsyncConnection, dsn: str) -> None:
@@ -476,6 +481,24 @@ async def test_row_level_security_that_comes_later_pauses(conn: AsyncConnection)
     await run_all(conn, "select agent.resume('noted')")
     await run_all(conn, SECURE)
     assert await column(conn, DRIFTED) == [why]
+
+
+async def test_row_level_security_pauses_what_a_canary_would_put_together(
+    conn: AsyncConnection,
+) -> None:
+    """The version of a share of the runs is as bad; without it, the attachment resumes."""
+    await run_all(conn, DESK)
+    await run_all(conn, NOTED % "text")
+    await run_all(conn, APART.replace("rows_per_request => 4", "backfill => false"))
+    await run_all(conn, "select agent.canary('noted', 'rows_per_request=4')")
+    assert await column(conn, DRIFTED) == []
+    await run_all(conn, SECURE)
+    (why,) = await column(conn, DRIFTED)
+    assert "row-level security" in why
+    await run_all(conn, "select agent.roll_back_canary('noted')")
+    await run_all(conn, "select agent.resume('noted')")
+    assert await column(conn, DRIFTED) == []
+    await refused(conn, "select agent.canary('noted', 'rows_per_request=4')", state="WA010")
 
 
 @pytest.mark.parametrize(
