@@ -6,7 +6,6 @@ off by what the question allows, a date may be written longer or shorter.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from evals.questions import Question
@@ -48,7 +47,7 @@ def _grade_rows(question: Question, expected: Sequence[Row], outcome: QuestionRe
         return Grade(f"cut: {last.rows.cut[0]}")
     if len(found) != len(expected):
         return Grade(f"{len(found)} rows, should be {len(expected)}")
-    if same_rows(expected, found, ordered=question.ordered, within=Decimal(str(question.within))):
+    if same_rows(expected, found, ordered=question.ordered, within=question.within):
         return Grade()
     return Grade(f"other values, such as {shown(found)} for {shown(expected)}")
 

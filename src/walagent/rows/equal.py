@@ -8,7 +8,7 @@ from typing import Final
 
 Row = Sequence[object]
 
-_WITHIN: Final = Decimal("0.005")  # numbers are often rounded to cents
+_WITHIN: Final = 0.005  # numbers are often rounded to cents
 _MOST: Final = 5_000  # ways to choose columns that are tried
 
 
@@ -17,7 +17,7 @@ def same_rows(
     found: Sequence[Row],
     *,
     ordered: bool = False,
-    within: Decimal = _WITHIN,
+    within: float = _WITHIN,
 ) -> bool:
     """Whether some columns of *found* are the expected rows.
 
@@ -31,8 +31,8 @@ def same_rows(
         return False
     if not expected:
         return True
-    want, have = _columns(expected), _columns(found)
-    places = [[n for n, other in enumerate(have) if _same_values(c, other, within)] for c in want]
+    want, have, off = _columns(expected), _columns(found), Decimal(str(within))
+    places = [[n for n, other in enumerate(have) if _same_values(c, other, off)] for c in want]
     same = _same_in_order if ordered else _same_in_any_order
     for tries, chosen in enumerate(product(*places)):
         if tries == _MOST:
@@ -40,7 +40,7 @@ def same_rows(
         if len({*chosen}) == len(chosen) and same(
             list(zip(*want, strict=True)),
             list(zip(*(have[n] for n in chosen), strict=True)),
-            within,
+            off,
         ):
             return True
     return False

@@ -1,7 +1,5 @@
 """Two results are the same by their values, whatever their columns are called."""
 
-from decimal import Decimal
-
 import pytest
 
 from walagent.rows.equal import same_rows
@@ -42,7 +40,7 @@ def test_cells_are_compared_by_what_they_mean(
     expected: list[tuple[object, ...]], found: list[tuple[object, ...]], *, same: bool
 ) -> None:
     """Numbers within a bound, dates by their beginning, NULL by itself."""
-    assert same_rows(expected, found, within=Decimal("0.051")) is same
+    assert same_rows(expected, found, within=0.051) is same
 
 
 def test_a_column_is_not_expected_twice() -> None:
