@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 
 from evals.by_hand import ANSWERS, answer_to
-from evals.grade import same_rows
 from evals.questions import Question, the_questions
 from evals.shop.rows import the_shop
 from tests.shop.conftest import Stage
@@ -15,6 +14,7 @@ from walagent.ask.fanout.repeats import find_repeats
 from walagent.ask.traps.find import find_traps
 from walagent.ask.verify import check_rows
 from walagent.guard.query import Guard
+from walagent.rows.equal import same_rows
 
 WITH_ROWS = [each for each in the_questions() if each.expect == "rows"]
 
