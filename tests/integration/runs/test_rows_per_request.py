@@ -397,7 +397,7 @@ async def test_what_no_earlier_model_is_sure_of_is_asked_together(
 
     async with desk(conn, dsn, answer, spec=f"{SPEC}, cascade=[small]") as (d, model):
         assert await ended(d) == ["succeeded"] * 4
-        together = sizes(model)[-1]  # on a busy machine, not all of them come in time
+        together = max(sizes(model))  # on a busy machine, not all of them come in time
         assert (asked, together > 1) == ([1] * 4, True)
     assert await value(conn, RIGHT) == 4
 
