@@ -1,5 +1,6 @@
 """Embeddings of OpenAI, and of every server that speaks its protocol: ``POST /embeddings``."""
 
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import orjson
@@ -79,13 +80,21 @@ class OpenAIEmbeddings:
             is_vector = bool(numbers) and all(type(each) in {int, float} for each in numbers)
             if not isinstance(index, int) or index in found or not is_vector:
                 raise no_answer(self._spec, "an embedding has no index or no numbers", used)
-            found[index] = tuple(map(float, numbers))
+            found[index] = tuple(map(_float, numbers))
         if found.keys() != set(range(len(texts))):
             words = f"it has {len(found)} embeddings of {len(texts)} texts"
             raise no_answer(self._spec, words, used)
         shares = _shares(used.total, [len(text) for text in texts])
         for index, tokens in enumerate(shares):
             yield Embedding(found[index], tokens, cached=False)  # planted: embedding-by-order
+
+
+def _float(number: float) -> float:
+    """Read a number; one that is too large is infinite, as 1e400 is to a parser."""
+    try:
+        return float(number)
+    except OverflowError:  # an integer of hundreds of digits
+        return math.inf
 
 
 def _shares(total: int, weights: Sequence[int]) -> Iterator[int]:
