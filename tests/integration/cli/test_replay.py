@@ -432,6 +432,7 @@ def test_a_judge_gives_a_verdict_or_an_error_and_no_label(user: User) -> None:
         (["desk"], 2, "no case"),
         (["desk", "--model", "nothing"], 2, "nothing"),
         (["desk", "--judge", "nothing"], 2, "nothing"),
+        (["desk", "--judge", "vectors"], 2, "is not a language model"),
         (["desk", "--dataset", "nothing"], 2, 'dataset "nothing" does not exist'),
         (["desk", "--dataset", "x", "--failed"], 2, "--failed"),
         (["desk", "--limit", "3"], 2, "--dataset"),
@@ -448,6 +449,12 @@ def test_what_cannot_be_replayed_is_named(
     """Before a model is called, and nothing is stored."""
     if arguments[1:2] in (["--judge"], ["--where"]):
         sorted_as(user, "refund", "billing")
+    user.writes(json.dumps({"replies": []}), "vectors.json")
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(
+            "insert into agent.model (name, provider, model_id, dimensions)"
+            " values ('vectors', 'scripted', 'vectors.json', 8)"
+        )
     refused = user.types("replay", *arguments)
     assert (refused.code, refused.out) == (code, ""), refused.err
     assert words in refused.err
