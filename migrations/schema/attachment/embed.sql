@@ -174,6 +174,11 @@ create or replace function agent_internal.embedding_spec(_target regclass, _colu
     stable
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 begin
     perform agent_internal.check_kept(_target, _columns, array_remove(array[_writes], null));
     perform agent_internal.check_columns(_target, array[_writes], 'writes');
@@ -181,6 +186,10 @@ begin
         'name', coalesce(_given ->> 'name', (select relname from pg_class where oid = _target) || '_' || _writes),
         'on', '["insert", "update"]'::jsonb, 'columns', _columns, 'writes', array[_writes], 'embeds', true,
         'tool_choice', 'update_row', 'finish', 'after_call', 'only_unchanged', true);
+exception when others then
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    perform agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 

@@ -145,6 +145,10 @@ declare
     _definition jsonb;
     _id         bigint;
     _by         constant name := coalesce(agent.current_principal(), session_user);
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 begin
     perform agent_internal.check_role('approver');
     select * into _run from agent.run r where r.id = fork.run_id for no key update;
@@ -224,6 +228,10 @@ begin
         'arguments', nullif(fork.arguments is not null, false))), _run.tenant);
     perform agent_internal.wake_workers();
     return _id;
+exception when others then
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    perform agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 comment on function agent.fork(bigint, integer, text, jsonb, jsonb, boolean) is 'Begin a run that goes on from a step of a run that has ended; return its ID';
