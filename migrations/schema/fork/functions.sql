@@ -151,6 +151,13 @@ declare
     _hint    text;
 begin
     perform agent_internal.check_role('approver');
+    if fork.prompt = '' then
+        raise exception 'the prompt must not be empty' using errcode = '22023', hint = 'Leave it out to keep that of the agent.';
+    elsif octet_length(fork.prompt) > 1000000 or octet_length(fork.reply::text) > 1000000 or octet_length(fork.arguments::text) > 1000000 then
+        raise exception 'the % has % bytes, expected 1000000 at most',
+            case when octet_length(fork.prompt) > 1000000 then 'prompt' when octet_length(fork.reply::text) > 1000000 then 'reply' else 'JSON of arguments' end,
+            greatest(octet_length(fork.prompt), octet_length(fork.reply::text), octet_length(fork.arguments::text)) using errcode = '22023';
+    end if;
     select * into _run from agent.run r where r.id = fork.run_id for no key update;
     if not found then
         raise exception 'run % does not exist', fork.run_id using errcode = 'WA003',
