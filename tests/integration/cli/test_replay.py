@@ -87,6 +87,15 @@ def test_what_differs_is_shown_side_by_side(user: User) -> None:
     user.types("replay", "desk", "--model", "other", "--fail-under", "0.66").worked()
 
 
+def test_a_model_that_is_named_is_asked_without_a_cascade(user: User) -> None:
+    """A model before it would answer in its place; it can be that of the cascade itself."""
+    sorted_as(user, "broken", "bug")
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute("update agent.agent set cascade = '{other}'")
+    done = replayed(user, "--model", "other")
+    assert (done["model"], done["differing"]) == ("other", 1)
+
+
 def test_a_cascade_is_replayed_without_a_control(user: User) -> None:
     """Its first model decides what it is sure of; what nothing came of is in no outcome."""
     for issue, category in (("refund", "billing"), ("broken", "bug"), ("refund 2", "billing")):
