@@ -189,7 +189,7 @@ begin
 exception when others then
     get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                             _detail = pg_exception_detail, _hint = pg_exception_hint;
-    perform agent_internal.raise_again(_state, _message, _detail, _hint);
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 

@@ -282,8 +282,10 @@ create or replace function agent_internal.in_code()
 comment on function agent_internal.in_code() is 'Whether code of others is being executed';
 
 -- Raise an error again, as the outermost function that people call does: psql would print the stack of PL/pgSQL functions.
+--
+-- Returns text, and never: an assignment adds one line of context, PERFORM two.
 create or replace function agent_internal.raise_again(_state text, _message text, _detail text, _hint text)
-    returns void
+    returns text
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$

@@ -430,7 +430,7 @@ begin
 exception when others then
     get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                             _detail = pg_exception_detail, _hint = pg_exception_hint;
-    perform agent_internal.raise_again(_state, _message, _detail, _hint);
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 comment on function agent.canary(text, text, double precision, text, integer) is 'Begin a canary: a version of an attachment that a share of the ordering keys gets';
@@ -470,7 +470,7 @@ begin
 exception when others then
     get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                             _detail = pg_exception_detail, _hint = pg_exception_hint;
-    perform agent_internal.raise_again(_state, _message, _detail, _hint);
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 comment on function agent.promote_canary(text) is 'Make the canary of an attachment its version';
@@ -500,7 +500,7 @@ begin
 exception when others then
     get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                             _detail = pg_exception_detail, _hint = pg_exception_hint;
-    perform agent_internal.raise_again(_state, _message, _detail, _hint);
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 comment on function agent.roll_back_canary(text, text) is 'End the canary of an attachment; all changes get the version before it';
@@ -539,7 +539,7 @@ begin
 exception when others then
     get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                             _detail = pg_exception_detail, _hint = pg_exception_hint;
-    perform agent_internal.raise_again(_state, _message, _detail, _hint);
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 comment on function agent.shadow(text, text, double precision) is 'Begin a shadow: a version of an attachment whose runs on a share of the changes are rolled back';

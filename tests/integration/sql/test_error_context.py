@@ -6,7 +6,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import DESK, rows, run_all
 
-MOST = 3  # lines of CONTEXT: of a function, of what it calls, and of what raises again
+MOST = 3  # lines of CONTEXT: of what raises again, of who calls it, and of a SQL function above
 SETUP = (
     DESK
     + """
