@@ -39,6 +39,14 @@ Models = Mapping[str, ScriptedModel]
 _SENTINEL = """
 create table if not exists sentinel (n bigint primary key generated always as identity);
 """
+# Its runs are never executed; a model of embeddings would be refused.
+_WATCHED = """
+insert into agent.model (name, provider, model_id) select 'sentinel', 'scripted', 'sentinel'
+ where exists (select from agent.model where name = 'fake' and dimensions is not null);
+select agent.attach('sentinel', name => 'sentinel', model => (
+    select name from agent.model where name in ('fake', 'sentinel') order by name desc limit 1));
+select agent.pause('sentinel');
+"""
 
 
 class Daemon:
@@ -148,11 +156,7 @@ class Daemon:
         if not await value(
             self.conn, "select exists (select from agent.attachment where name = 'sentinel')"
         ):
-            await run_all(
-                self.conn,
-                "select agent.attach('sentinel', 'model=fake, name=sentinel');"
-                "select agent.pause('sentinel')",
-            )
+            await run_all(self.conn, _WATCHED)
         key = await value(self.conn, "insert into sentinel default values returning n::text")
         await self.until(
             "select exists (select from agent.run_overview"

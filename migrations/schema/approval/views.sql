@@ -1,8 +1,8 @@
 create or replace view agent.pending_approval with (security_invoker = on) as
-    select p.id, p.run_id, a.name as attachment, p.tool, p.arguments, r.key, p.asked_at, p.expires_at,
+    select p.id, p.run_id, coalesce(a.name, d.definition ->> 'name') as attachment, p.tool, p.arguments, r.key, p.asked_at, p.expires_at,
            (r.change ->> 'schema') || '.' || (r.change ->> 'table') as relation,
            coalesce((select jsonb_object_agg(b.argument, c.content -> b.source)
-                       from jsonb_array_elements(v.definition -> 'tools') t
+                       from jsonb_array_elements(d.definition -> 'tools') t
                             cross join jsonb_each_text(t -> 'bind') b (argument, source)
                       where t ->> 'name' = p.tool), '{}') as bound,
            c.content as content,
@@ -12,6 +12,8 @@ create or replace view agent.pending_approval with (security_invoker = on) as
            left join agent.attachment a on a.id = r.attachment_id
            left join agent.attachment_version v
              on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+           cross join lateral (select coalesce(v.definition, case when r.attachment_id is not null then agent_internal.definition_of_run(r.id) end)
+                                      as definition) d
            cross join lateral (select coalesce(nullif(r.change -> 'new', 'null'), r.change -> 'old')) c (content)
      where p.state = 'pending'
      order by agent_internal.risk_rank(p.risk) desc, p.id;

@@ -234,6 +234,10 @@ begin
         perform agent_internal.request_for_attachments(new.relation);
         perform agent_internal.publish_relation(new.relation);
     end if;
+    -- Now that of two which attach at the same time, the second has waited.
+    if new.embeds and (tg_op = 'INSERT' or new.version <> old.version) then
+        perform agent_internal.check_only_embedder(new);
+    end if;
     if tg_op = 'UPDATE' and old.relation <> new.relation then
         perform agent_internal.request_for_attachments(old.relation);
         perform agent_internal.publish_relation(old.relation);
@@ -282,7 +286,7 @@ begin
     _given := _agent;
     _instead := agent_internal.fallback_of(_agent);
     _agent := agent_internal.effective_agent(_agent);
-    perform agent_internal.check_model(_agent.model, _agent.tenant);
+    perform agent_internal.check_model(_agent.model, _agent.tenant, '', _attachment.embeds);
     perform agent_internal.check_cascade(_agent.cascade, _agent.model, _agent.fallback, _agent.tenant);
     if _agent.fallback is not null then
         perform agent_internal.check_fallback(_agent.model, _agent.fallback, _agent.tenant);

@@ -17,6 +17,15 @@ as $$
      where a.attrelid = _relation and a.attname = _column and a.attnum > 0 and not a.attisdropped
 $$;
 
+create or replace function agent_internal.is_not_null(_relation regclass, _column text)
+    returns boolean
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce((select attnotnull from pg_attribute where attrelid = _relation and attname = _column and not attisdropped), false)
+$$;
+
 -- Check the table of an attachment with `embeds`.
 create or replace function agent_internal.check_embedding(_attachment agent.attachment)
     returns void
@@ -42,6 +51,10 @@ begin
         raise exception 'writes: column "%" of % is of type %, which holds no embedding', _writes, _target,
             (select format_type(atttypid, atttypmod) from pg_attribute where attrelid = _target and attname = _writes and not attisdropped)
             using errcode = 'WA013', hint = 'Use the type vector or halfvec of the extension "vector", or real[].';
+    end if;
+    if agent_internal.is_not_null(_target, _writes) then
+        raise exception 'writes: column "%" of % is NOT NULL, and a row without a text has no embedding', _writes, _target
+            using errcode = 'WA013', hint = format('alter table %s alter column %I drop not null', _target, _writes);
     end if;
     -- An UPDATE that leaves a long value as it is does not have it in the WAL, except in the old row.
     _absent := (select c from unnest((_attachment).columns) c where c <> all (agent_internal.identity_columns(_target)) limit 1);
@@ -107,6 +120,28 @@ begin
 end;
 $$;
 
+-- Raises WA013 if another attachment, of any tenant, writes embeddings of another model into the column.
+create or replace function agent_internal.check_only_embedder(_attachment agent.attachment)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _other agent.attachment;
+begin
+    select a.* into _other from agent.attachment a
+     where a.embeds and a.id <> (_attachment).id and a.relation = (_attachment).relation and a.writes = (_attachment).writes
+       and a.definition ->> 'model' <> (_attachment).definition ->> 'model'
+     order by a.id limit 1;
+    if found then
+        raise exception 'attachment "%": embeddings of model "%" cannot be compared with those of "%", which attachment "%" writes into column "%"',
+            (_attachment).name, (_attachment).definition ->> 'model', _other.definition ->> 'model', _other.name, _other.writes[1]
+            using errcode = 'WA013', hint = 'Use the same model, or another column.';
+    end if;
+end;
+$$;
+
 -- Why embeddings can no longer be written, or would be made of a part of the row; NULL: they can.
 create or replace function agent_internal.embedding_drift(_relation regclass, _definition jsonb)
     returns text
@@ -116,9 +151,12 @@ create or replace function agent_internal.embedding_drift(_relation regclass, _d
 as $$
     select coalesce(
         (select case when d.room is null then format('column "%s" of %s no longer holds embeddings', w, _relation)
+                     when d.room = 0 or d.room = (_definition ->> 'dimensions')::integer
+                         then format('column "%s" of %s is NOT NULL, and a row without a text has no embedding', w, _relation)
                      else format('column "%s" of %s now has %s dimensions, and embeddings have %s', w, _relation, d.room, _definition ->> 'dimensions') end
            from (select _definition -> 'writes' ->> 0) as x (w), agent_internal.vector_dimensions(_relation, w) as d (room)
-          where d.room is null or d.room > 0 and d.room <> (_definition ->> 'dimensions')::integer),
+          where d.room is null or d.room > 0 and d.room <> (_definition ->> 'dimensions')::integer
+             or agent_internal.is_not_null(_relation, w)),
         (select format('the replica identity of %s does not include column "%s", which is embedded', w, c)
            from jsonb_array_elements_text(_definition -> 'columns') c cross join agent_internal.without_identity(_relation, c) w
           where w is not null and _definition -> 'ops' ? 'update'
@@ -136,6 +174,11 @@ create or replace function agent_internal.embedding_spec(_target regclass, _colu
     stable
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 begin
     perform agent_internal.check_kept(_target, _columns, array_remove(array[_writes], null));
     perform agent_internal.check_columns(_target, array[_writes], 'writes');
@@ -143,6 +186,10 @@ begin
         'name', coalesce(_given ->> 'name', (select relname from pg_class where oid = _target) || '_' || _writes),
         'on', '["insert", "update"]'::jsonb, 'columns', _columns, 'writes', array[_writes], 'embeds', true,
         'tool_choice', 'update_row', 'finish', 'after_call', 'only_unchanged', true);
+exception when others then
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 

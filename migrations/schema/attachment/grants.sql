@@ -22,6 +22,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.check_embedding(agent.attachment)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_embedder(agent.agent, agent.attachment, text[])', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.check_same_embeddings(text, jsonb, jsonb)', 'execute', '{runner,developer}'),
+    ('function', 'agent_internal.is_not_null(regclass, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.vector_dimensions(regclass, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.embedding_drift(regclass, jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.free_column(regclass, text[])', 'execute', '{runner,developer}'),

@@ -181,6 +181,8 @@ declare
 begin
     if _value is null or _is = 'null' then
         return null;
+    elsif _type = 'text[]' and _is = 'array' and _value @> '[null]' then
+        raise exception using errcode = '22004', message = 'NULL', hint = 'It has an element that is NULL.';
     elsif _type = 'text[]' and _is = 'string' then
         return agent_internal.spec_typed(_key, jsonb_build_array(_value), _type, _may_be_empty);
     elsif _key = 'on' then

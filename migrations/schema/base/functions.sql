@@ -287,3 +287,23 @@ create or replace function agent_internal.in_code()
     stable
     return agent_internal.in_foreign_code(_called => true);
 comment on function agent_internal.in_code() is 'Whether code of others is being executed';
+
+-- Raise an error again, as the outermost function that people call does: psql would print the stack of PL/pgSQL functions.
+--
+-- Returns text, and never: an assignment adds one line of context, PERFORM two.
+create or replace function agent_internal.raise_again(_state text, _message text, _detail text, _hint text)
+    returns text
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if _detail <> '' and _hint <> '' then
+        raise exception using errcode = _state, message = _message, detail = _detail, hint = _hint;
+    elsif _detail <> '' then
+        raise exception using errcode = _state, message = _message, detail = _detail;
+    elsif _hint <> '' then
+        raise exception using errcode = _state, message = _message, hint = _hint;
+    end if;
+    raise exception using errcode = _state, message = _message;
+end;
+$$;

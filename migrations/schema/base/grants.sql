@@ -35,6 +35,7 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.say_acting_role(name)', 'execute', '{runner}'),
     ('function', 'agent_internal.say_own_triggers(integer)', 'execute', '{runner}'),
     ('function', 'agent_internal.share_lock(text)', 'execute', '{runner}'),
+    ('function', 'agent_internal.raise_again(text, text, text, text)', 'execute', '{runner,developer}'),
     ('function', 'agent_internal.suggest(text, text[])', 'execute', '{runner,viewer,developer,member}');
 
 insert into agent_internal.owner_function (function) values

@@ -408,9 +408,14 @@ create or replace function agent.canary(attachment text, changes text default nu
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _on   constant agent.attachment := agent_internal.attachment_of_canary(canary.attachment, canary.changes is null);
+    _on   agent.attachment;
     _made integer;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 begin
+    _on := agent_internal.attachment_of_canary(canary.attachment, canary.changes is null);
     perform agent_internal.check_begun(_on, canary.changes);
     update agent.attachment a
        set canary_shadow = false,
@@ -422,6 +427,10 @@ begin
      where a.tenant = _on.tenant and a.name = _on.name
     returning (a.canary_definition ->> 'version')::integer into _made;
     return _made;
+exception when others then
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 comment on function agent.canary(text, text, double precision, text, integer) is 'Begin a canary: a version of an attachment that a share of the ordering keys gets';
@@ -435,11 +444,17 @@ create or replace function agent.promote_canary(attachment text)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _on      constant agent.attachment := agent_internal.attachment_of_canary(promote_canary.attachment, true);
-    _spec    constant jsonb := _on.canary -> 'changes';
+    _on      agent.attachment;
+    _spec    jsonb;
     _columns jsonb;
     _version integer;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 begin
+    _on := agent_internal.attachment_of_canary(promote_canary.attachment, true);
+    _spec := _on.canary -> 'changes';
     if _spec ?| array(select k.key from agent_internal.attach_keys() k where k.of = 'agent') then
         perform agent_internal.check_sole_use(_on);
     end if;
@@ -452,6 +467,10 @@ begin
             using errcode = 'WA013', hint = 'Roll it back, and begin it again.';
     end if;
     return _version;
+exception when others then
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 comment on function agent.promote_canary(text) is 'Make the canary of an attachment its version';
@@ -463,9 +482,14 @@ create or replace function agent.roll_back_canary(attachment text, reason text d
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _on  constant agent.attachment := agent_internal.attachment_of_canary(roll_back_canary.attachment, true);
+    _on  agent.attachment;
     _was constant text := coalesce(current_setting('walagent.canary_reason', true), '');
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 begin
+    _on := agent_internal.attachment_of_canary(roll_back_canary.attachment, true);
     if length(reason) > 1000 then
         raise exception 'reason has % characters, expected 1000 at most', length(reason) using errcode = '22023';
     end if;
@@ -473,6 +497,10 @@ begin
     update agent.attachment a set canary = null where a.tenant = _on.tenant and a.name = _on.name;
     perform set_config('walagent.canary_reason', _was, true);
     return _on.version;
+exception when others then
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 comment on function agent.roll_back_canary(text, text) is 'End the canary of an attachment; all changes get the version before it';
@@ -491,9 +519,14 @@ create or replace function agent.shadow(attachment text, changes text default nu
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _on   constant agent.attachment := agent_internal.attachment_of_canary(shadow.attachment, shadow.changes is null);
+    _on   agent.attachment;
     _made integer;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 begin
+    _on := agent_internal.attachment_of_canary(shadow.attachment, shadow.changes is null);
     perform agent_internal.check_begun(_on, shadow.changes);
     update agent.attachment a
        set canary_shadow = true,
@@ -503,6 +536,10 @@ begin
      where a.tenant = _on.tenant and a.name = _on.name
     returning (a.canary_definition ->> 'version')::integer into _made;
     return _made;
+exception when others then
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 comment on function agent.shadow(text, text, double precision) is 'Begin a shadow: a version of an attachment whose runs on a share of the changes are rolled back';

@@ -16,9 +16,9 @@ as $$
               from agent.observation o join agent.event e on e.tenant = o.tenant and e.id = o.event_id
              where o.tenant = r.tenant and o.type = 'rating' and e.author = r.agent
                and o.created_at > agent_internal.now() - make_interval(days => agent_analytics.days))
-      from (select x.tenant, coalesce(a.agent, x.principal::text) as agent, x.state, x.tokens, x.cost,
+      from (select x.tenant, coalesce(a.agent, agent_internal.agent_of_run(x.attachment_id, x.id), x.principal::text) as agent, x.state, x.tokens, x.cost,
                    extract(epoch from x.finished_at - x.started_at) as seconds
-              from agent.run x left join agent.attachment a on a.tenant = x.tenant and a.id = x.attachment_id
+              from agent.run x left join agent.attachment a on a.id = x.attachment_id
              where x.created_at > agent_internal.now() - make_interval(days => agent_analytics.days) and x.kind <> 'question') r
      where r.agent is not null
      group by r.tenant, r.agent

@@ -11,12 +11,12 @@ create or replace view agent.live_activity with (security_invoker = on) as
         union all
         select r.* from agent.run r where r.state in ('waiting_approval', 'needs_review')
     )
-    select r.tenant, r.id as run_id, r.kind, coalesce(a.agent, r.principal) as agent,
+    select r.tenant, r.id as run_id, r.kind, coalesce(a.agent, agent_internal.agent_of_run(r.attachment_id, r.id), r.principal) as agent,
            case when r.kind = 'turn' then (r.change #>> '{new,thread_id}')::uuid end as thread_id,
            r.state, r.worker, s.seq as step, s.kind as step_kind, s.recorded_at as step_at, r.started_at, r.lease_expires_at,
            r.error ->> 'reason' as reason
       from unfinished r
-           left join agent.attachment a on a.tenant = r.tenant and a.id = r.attachment_id
+           left join agent.attachment a on a.id = r.attachment_id
            left join lateral (select x.seq, x.kind, x.recorded_at from agent.step x where x.run_id = r.id order by x.seq desc limit 1) s on true;
 comment on view agent.live_activity is 'Runs that are executed or wait, with their latest step; queued ones are left out';
 comment on column agent.live_activity.tenant is 'Tenant';
@@ -74,9 +74,9 @@ create or replace view agent.tool_call_queue with (security_invoker = on) as
           from agent.approval p
          where p.state = 'pending'
         union all
-        select r.tenant, r.id, null, r.error ->> 'call_id', i.content ->> 'name', null, a.agent, coalesce(t.risk, 'critical'), 'needs_review', i.recorded_at, null
+        select r.tenant, r.id, null, r.error ->> 'call_id', i.content ->> 'name', null, coalesce(a.agent, agent_internal.agent_of_run(r.attachment_id, r.id)), coalesce(t.risk, 'critical'), 'needs_review', i.recorded_at, null
           from agent.run r
-               left join agent.attachment a on a.tenant = r.tenant and a.id = r.attachment_id
+               left join agent.attachment a on a.id = r.attachment_id
                left join lateral (select x.content, x.recorded_at from agent.step x where x.run_id = r.id and x.kind = 'intent'
                                    order by x.seq desc limit 1) i on true
                left join lateral (select x.risk from agent.tool x where x.name = i.content ->> 'name' and x.scope in ('', r.tenant)
@@ -98,14 +98,14 @@ comment on column agent.tool_call_queue.since is 'Since when it waits';
 comment on column agent.tool_call_queue.expires_at is 'When the approval expires';
 
 create or replace view agent.thinking_trace with (security_invoker = on) as
-    select r.tenant, r.id as run_id, s.seq, coalesce(a.agent, r.principal) as agent,
+    select r.tenant, r.id as run_id, s.seq, coalesce(a.agent, agent_internal.agent_of_run(r.attachment_id, r.id), r.principal) as agent,
            coalesce(p #>> '{thinking,thinking}', p #>> '{thinking,text}', p #>> '{thinking,reasoning}', p #>> '{thinking,reasoning_content}',
                     p ->> 'text') as text,
            p ? 'thinking' as is_thinking, s.recorded_at
       from agent.run r
            join agent.step s on s.run_id = r.id and s.kind = 'reply'
            cross join lateral jsonb_array_elements(s.content -> 'parts') p
-           left join agent.attachment a on a.tenant = r.tenant and a.id = r.attachment_id
+           left join agent.attachment a on a.id = r.attachment_id
      where r.created_at > agent_internal.now() - interval '1 day' and not p ? 'call';
 comment on view agent.thinking_trace is 'What models thought and said in runs that were created in the last 24 hours';
 comment on column agent.thinking_trace.tenant is 'Tenant';
@@ -117,9 +117,9 @@ comment on column agent.thinking_trace.is_thinking is 'Whether it is reasoning, 
 comment on column agent.thinking_trace.recorded_at is 'Time of the reply';
 
 create or replace view agent.error_log with (security_invoker = on) as
-    select r.tenant, r.id as run_id, r.kind, coalesce(a.agent, r.principal) as agent, r.state, r.error ->> 'reason' as reason,
+    select r.tenant, r.id as run_id, r.kind, coalesce(a.agent, agent_internal.agent_of_run(r.attachment_id, r.id), r.principal) as agent, r.state, r.error ->> 'reason' as reason,
            r.error ->> 'sqlstate' as sqlstate, r.attempt, coalesce(r.finished_at, r.started_at, r.created_at) as at
-      from agent.run r left join agent.attachment a on a.tenant = r.tenant and a.id = r.attachment_id
+      from agent.run r left join agent.attachment a on a.id = r.attachment_id
      where r.state in ('failed', 'dead', 'needs_review') and r.created_at > agent_internal.now() - interval '7 days';
 comment on view agent.error_log is 'Runs of the last 7 days that failed, are dead or need a review';
 comment on column agent.error_log.tenant is 'Tenant';

@@ -325,7 +325,7 @@ comment on function agent.sign_changes() is 'Sign the changes of this transactio
 
 -- Say of an ended run how good it was; a second time, instead of the first.
 --
--- Args: value: from -1 (wrong) to 1 (right).
+-- Args: value: -1 (wrong), 0 (unsure) or 1 (right).
 create or replace function agent.score(run_id bigint, value numeric, comment text default null)
     returns void
     language plpgsql
@@ -339,8 +339,8 @@ begin
     perform agent_internal.check_role('approver');
     if length(score.comment) > 10000 then
         raise exception 'comment has % characters, expected 10000 at most', length(score.comment) using errcode = '22023';
-    elsif score.value is null or score.value not between -1 and 1 then
-        raise exception 'value must be from -1 (wrong) to 1 (right), not %', coalesce(score.value::text, 'NULL') using errcode = '22023';
+    elsif score.value is null or score.value not in (-1, 0, 1) then
+        raise exception 'value must be -1 (wrong), 0 (unsure) or 1 (right), not %', coalesce(score.value::text, 'NULL') using errcode = '22023';
     end if;
     select * into _run from agent.run r where r.id = score.run_id;
     if not found then
@@ -355,4 +355,4 @@ begin
     perform agent_internal.audit('run.scored', _run.id::text, jsonb_build_object('value', score.value), _run.tenant);
 end;
 $$;
-comment on function agent.score(bigint, numeric, text) is 'Say of an ended run how good it was, from -1 to 1';
+comment on function agent.score(bigint, numeric, text) is 'Say of an ended run whether it was right: 1, wrong: -1, or unsure: 0';

@@ -1,8 +1,8 @@
 -- Corrections with what they belong to, and the values that the caller can read in their tables.
 create or replace view agent.correction_overview with (security_invoker = on) as
 select c.run_id,
-       v.definition ->> 'agent' as agent,
-       coalesce(a.name, v.definition ->> 'name') as attachment,
+       d.definition ->> 'agent' as agent,
+       coalesce(a.name, d.definition ->> 'name') as attachment,
        r.attachment_version as version,
        c.schema_name || '.' || c.table_name as table_name,
        case when (select count(*) from jsonb_object_keys(c.key)) = 1 then (select k.value from jsonb_each_text(c.key) k)
@@ -24,7 +24,8 @@ select c.run_id,
   from agent.correction c
        join agent.run r on r.id = c.run_id
        left join agent.attachment a on a.id = r.attachment_id
-       left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version;
+       left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+       cross join lateral (select coalesce(v.definition, agent_internal.definition_of_run(r.id)) as definition) d;
 comment on view agent.correction_overview is 'What others made of what agents wrote, with agent and table, and the values that the caller can read';
 comment on column agent.correction_overview.run_id is 'Run whose value was changed';
 comment on column agent.correction_overview.agent is 'Name of the agent';
@@ -60,8 +61,8 @@ with written as (
     select s.run_id, sum(s.value) as value from agent.score s group by s.run_id
 )
 select r.tenant,
-       v.definition ->> 'agent' as agent,
-       coalesce(a.name, v.definition ->> 'name') as attachment,
+       d.definition ->> 'agent' as agent,
+       coalesce(a.name, d.definition ->> 'name') as attachment,
        r.attachment_version as version,
        w.column_name,
        w.committed_at::date as day,
@@ -75,11 +76,12 @@ select r.tenant,
        count(*) filter (where s.value < 0 or k.is_corrected and coalesce(s.value, 0) = 0) as wrong
   from written w
        join agent.run r on r.id = w.run_id and r.kind = 'agent'
-       join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+       left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+       cross join lateral (select coalesce(v.definition, agent_internal.definition_of_run(r.id)) as definition) d
        left join agent.attachment a on a.id = r.attachment_id
        left join corrected k on k.run_id = w.run_id and k.column_name = w.column_name
        left join scored s on s.run_id = w.run_id
- where v.definition -> 'writes' ? w.column_name
+ where d.definition -> 'writes' ? w.column_name
  group by r.tenant, 2, 3, r.attachment_version, w.column_name, 6;
 comment on view agent.accuracy is 'How much of what agents wrote others left as it was';
 comment on column agent.accuracy.tenant is 'Tenant of the runs';
@@ -100,8 +102,8 @@ comment on column agent.accuracy.wrong is 'Number of those whose run people say 
 -- Read it by run_id, the latest first, with a limit or a lower bound: each run costs a look-up in its steps.
 create or replace view agent.unscored_run with (security_invoker = on) as
 select r.id as run_id,
-       v.definition ->> 'agent' as agent,
-       coalesce(a.name, v.definition ->> 'name') as attachment,
+       d.definition ->> 'agent' as agent,
+       coalesce(a.name, d.definition ->> 'name') as attachment,
        r.attachment_version as version,
        (r.change ->> 'schema') || '.' || (r.change ->> 'table') as table_name,
        r.key,
@@ -110,7 +112,8 @@ select r.id as run_id,
        r.finished_at,
        r.tenant
   from agent.run r
-       join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+       left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+       cross join lateral (select coalesce(v.definition, agent_internal.definition_of_run(r.id)) as definition) d
        left join agent.attachment a on a.id = r.attachment_id
        cross join lateral (
            select count(*) filter (where s.kind = 'reply') as replies,
@@ -126,12 +129,12 @@ select r.id as run_id,
                     then 'shadow_differs' end,
                case when t.has_mistakes then 'mistakes' end,
                case when t.fell_back then 'fell_back' end,
-               case when t.replies > 4 and t.replies >= 0.8 * (v.definition ->> 'max_steps')::numeric
-                         or r.tokens >= 0.8 * (v.definition ->> 'max_tokens')::numeric
-                         or r.cost >= 0.8 * (v.definition ->> 'max_cost')::numeric then 'near_limit' end,
-               case when abs(hashint8extended(r.id, 0) % 1000000) < 1000000 * (v.definition ->> 'score_share')::numeric then 'sample' end],
+               case when t.replies > 4 and t.replies >= 0.8 * (d.definition ->> 'max_steps')::numeric
+                         or r.tokens >= 0.8 * (d.definition ->> 'max_tokens')::numeric
+                         or r.cost >= 0.8 * (d.definition ->> 'max_cost')::numeric then 'near_limit' end,
+               case when abs(hashint8extended(r.id, 0) % 1000000) < 1000000 * (d.definition ->> 'score_share')::numeric then 'sample' end],
                null) as reasons) x
- where r.kind = 'agent' and r.state = 'succeeded' and x.reasons <> '{}'
+ where r.kind = 'agent' and r.state = 'succeeded' and d.definition is not null and x.reasons <> '{}'
    and not exists (select from agent.score s where s.run_id = r.id);
 comment on view agent.unscored_run is 'Succeeded runs that a person should look at, and why; agent.score() takes one off';
 comment on column agent.unscored_run.run_id is 'Run';

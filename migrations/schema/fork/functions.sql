@@ -145,8 +145,19 @@ declare
     _definition jsonb;
     _id         bigint;
     _by         constant name := coalesce(agent.current_principal(), session_user);
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 begin
     perform agent_internal.check_role('approver');
+    if fork.prompt = '' then
+        raise exception 'the prompt must not be empty' using errcode = '22023', hint = 'Leave it out to keep that of the agent.';
+    elsif octet_length(fork.prompt) > 1000000 or octet_length(fork.reply::text) > 1000000 or octet_length(fork.arguments::text) > 1000000 then
+        raise exception 'the % has % bytes, expected 1000000 at most',
+            case when octet_length(fork.prompt) > 1000000 then 'prompt' when octet_length(fork.reply::text) > 1000000 then 'reply' else 'JSON of arguments' end,
+            greatest(octet_length(fork.prompt), octet_length(fork.reply::text), octet_length(fork.arguments::text)) using errcode = '22023';
+    end if;
     select * into _run from agent.run r where r.id = fork.run_id for no key update;
     if not found then
         raise exception 'run % does not exist', fork.run_id using errcode = 'WA003',
@@ -224,6 +235,10 @@ begin
         'arguments', nullif(fork.arguments is not null, false))), _run.tenant);
     perform agent_internal.wake_workers();
     return _id;
+exception when others then
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
 end;
 $$;
 comment on function agent.fork(bigint, integer, text, jsonb, jsonb, boolean) is 'Begin a run that goes on from a step of a run that has ended; return its ID';

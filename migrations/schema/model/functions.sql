@@ -105,22 +105,37 @@ begin
 end;
 $$;
 
--- Raises WA014 if a tenant has no enabled model of the name.
+-- Whether a model makes embeddings and answers nothing.  The embedded one does both.
+create or replace function agent_internal.only_embeds(_model agent.model)
+    returns boolean
+    language sql
+    immutable
+    set search_path = pg_catalog, pg_temp
+as $$ select (_model).dimensions is not null and (_model).provider <> 'embedded' $$;
+
+-- Raises WA014 if a tenant has no enabled model of the name, or if it makes embeddings only and must do anything else.
 --
--- Args: _key: what names it, with a colon; '': nothing else could.
-create or replace function agent_internal.check_model(_name text, _tenant text, _key text default '')
+-- Args: _key: what names it, with a colon; '': nothing else could.  _embeds: whether it is asked for embeddings.
+create or replace function agent_internal.check_model(_name text, _tenant text, _key text default '', _embeds boolean default false)
     returns void
     language plpgsql
     stable
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _model constant agent.model := agent_internal.model_of(_tenant, _name);
 begin
-    if (agent_internal.model_of(_tenant, _name)).enabled is not true then
+    if _name is null then
+        raise exception '%expected the name of a model, found NULL', _key using errcode = 'WA014', hint = 'walagent agents models lists them.';
+    elsif _model.enabled is not true then
         raise exception '%model "%" does not exist or is not enabled', _key, _name
             using errcode = 'WA014',
                   hint = agent_internal.suggest(_name, (select array_agg(distinct name) from agent.model
                                                          where enabled and scope in ('', _tenant)))
                          || ' walagent agents models lists them.';
+    elsif agent_internal.only_embeds(_model) and not _embeds then
+        raise exception '%model "%" makes embeddings, and answers nothing', _key, _name
+            using errcode = 'WA014', hint = 'Use a model without dimensions: walagent agents models lists them. agent.embed() uses those with dimensions.';
     end if;
 end;
 $$;
@@ -289,5 +304,30 @@ begin
                                       '{above,input_price,cached_input_price,cache_write_price,output_price}')
        from jsonb_array_elements(new.price_bands) b;
     return new;
+end;
+$$;
+
+-- Embeddings of two models cannot be compared: what a model is stays while columns hold its embeddings.
+create or replace function agent_internal.check_kept_embeddings()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _by agent.attachment;
+begin
+    select a.* into _by from agent.attachment a
+     where a.embeds and a.definition ->> 'model' = old.name
+       and (old.scope in ('', a.tenant) and (agent_internal.model_of(a.tenant, old.name)).scope = old.scope or a.tenant_column is not null)
+     order by a.id limit 1;
+    if found then
+        raise exception 'model "%": % cannot change: column "%" of % has its embeddings, of attachment "%"', old.name,
+            case when new.provider <> old.provider then 'provider' when new.model_id <> old.model_id then 'model_id' else 'dimensions' end,
+            _by.writes[1], _by.relation, _by.name
+            using errcode = 'WA014', hint = format('Register the other model under another name. To embed all rows by it: select agent.detach(%L), '
+                                                   'and agent.embed() with its name.', _by.name);
+    end if;
+    return null;
 end;
 $$;

@@ -14,6 +14,11 @@ create trigger check_base_url after insert or update of base_url, provider on ag
     for each row when (new.base_url is not null and new.provider in ('anthropic', 'openai'))
     execute function agent_internal.check_base_url();
 
+create trigger check_kept_embeddings after update of provider, model_id, dimensions on agent.model
+    for each row when ((new.provider, new.model_id, new.dimensions) is distinct from (old.provider, old.model_id, old.dimensions)
+                       and old.dimensions is not null)
+    execute function agent_internal.check_kept_embeddings();
+
 create trigger check_parameters before insert or update of parameters on agent.model
     for each row when (jsonb_typeof(new.parameters) = 'object') execute function agent_internal.check_parameters();
 

@@ -157,7 +157,8 @@ begin
         raise exception 'principal "%" may not change personas', agent.current_principal()
             using errcode = '42501', hint = 'A principal needs the role developer.';
     end if;
-    if tg_op <> 'DELETE' and new.model is not null and (agent_internal.model_of(new.tenant, new.model)).name is null then
+    if tg_op <> 'DELETE' and new.model is not null and ((agent_internal.model_of(new.tenant, new.model)).name is null
+           or agent_internal.only_embeds(agent_internal.model_of(new.tenant, new.model))) then
         perform agent_internal.check_model(new.model, new.tenant);
     end if;
     if tg_op = 'INSERT' then

@@ -3,8 +3,8 @@ create or replace view agent.change_overview with (security_invoker = on) as
 select c.run_id,
        c.step,
        s.content ->> 'name' as tool,
-       v.definition ->> 'agent' as agent,
-       coalesce(a.name, v.definition ->> 'name') as attachment,
+       d.definition ->> 'agent' as agent,
+       coalesce(a.name, d.definition ->> 'name') as attachment,
        r.attachment_version as version,
        r.kind,
        r.undoes,
@@ -27,7 +27,9 @@ select c.run_id,
        join agent.run r on r.id = c.run_id
        left join agent.step s on s.run_id = c.run_id and s.seq = c.step
        left join agent.attachment a on a.id = r.attachment_id
-       left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version;
+       left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+       cross join lateral (select coalesce(v.definition, case when r.attachment_id is not null then agent_internal.definition_of_run(r.id) end)
+                                  as definition) d;
 comment on view agent.change_overview is 'Rows that runs changed, with agent, tool and table, and the values that the caller can read';
 comment on column agent.change_overview.run_id is 'Run that changed the row';
 comment on column agent.change_overview.step is 'Step whose transaction it is; NULL: not known';

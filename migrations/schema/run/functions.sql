@@ -170,7 +170,7 @@ begin
           from agent.attachment a
                join pg_class c on c.oid = a.relation
                join pg_roles l on l.rolname = agent_internal.own_login()
-         where (a.tenant = _me.tenant or agent_internal.all_tenants())
+         where (a.tenant = _me.tenant or a.tenant_column is not null or agent_internal.all_tenants())
            and has_schema_privilege(l.oid, c.relnamespace, 'usage')
            -- A policy cannot judge a row of the past.
            and (not c.relrowsecurity or l.rolsuper or l.rolbypassrls
@@ -196,3 +196,32 @@ create or replace function agent_internal.shown(_change jsonb, _attachment bigin
                                    select k from jsonb_object_keys(coalesce(nullif(_change -> 'old', 'null'), '{}')) k) n
                                 where (_readable -> _attachment::text ? k) is not true)) end;
 comment on function agent_internal.shown(jsonb, bigint, jsonb) is 'A change without the columns that its reader cannot read in its table';
+
+-- What people of the tenant of a run may know of the definition that it has: the attachment can be the operator's, whose rows
+-- name their tenants.  NULL: the run has none, or the caller does not see the run.
+create or replace function agent_internal.definition_of_run(_run bigint)
+    returns jsonb
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select jsonb_build_object(
+               'name', coalesce(a.name, v.definition ->> 'name'), 'agent', v.definition -> 'agent', 'writes', v.definition -> 'writes',
+               'score_share', v.definition -> 'score_share', 'max_steps', v.definition -> 'max_steps',
+               'max_tokens', v.definition -> 'max_tokens', 'max_cost', v.definition -> 'max_cost',
+               'tools', (select coalesce(jsonb_agg(jsonb_build_object('name', t -> 'name', 'bind', t -> 'bind')), '[]')
+                           from jsonb_array_elements(v.definition -> 'tools') t))
+      from agent.run r
+           join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+           left join agent.attachment a on a.id = r.attachment_id
+     where r.id = _run and (agent_internal.all_tenants() or r.tenant = agent.current_tenant())
+$$;
+comment on function agent_internal.definition_of_run(bigint) is 'What people of the tenant of a run may know of its definition';
+
+create or replace function agent_internal.agent_of_run(_attachment bigint, _run bigint)
+    returns text
+    language sql
+    stable
+    return case when _attachment is not null then agent_internal.definition_of_run(_run) ->> 'agent' end;
+comment on function agent_internal.agent_of_run(bigint, bigint) is 'The agent of a run of an attachment; NULL: it has none';

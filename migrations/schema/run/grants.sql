@@ -21,6 +21,8 @@ insert into agent_internal.privilege (kind, object, privilege, capabilities) val
     ('function', 'agent_internal.guarded_attachments()', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.is_guarded(jsonb, name)', 'execute', '{runner}'),
     ('function', 'agent_internal.sees_changes()', 'execute', '{runner,viewer}'),
+    ('function', 'agent_internal.agent_of_run(bigint, bigint)', 'execute', '{runner,viewer}'),
+    ('function', 'agent_internal.definition_of_run(bigint)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.was_shown(bigint)', 'execute', '{runner,viewer}'),
     ('function', 'agent_internal.without_row(jsonb)', 'execute', '{runner}'),
     ('function', 'agent_internal.accept_deferred(bigint, bigint, jsonb, text)', 'execute', '{runner}'),

@@ -67,7 +67,8 @@ create or replace view agent.run_overview with (security_invoker = on) as
     select r.id, r.kind,
            -- Of a detached attachment: the name that the run's version has.
            coalesce(a.name, (select v.definition ->> 'name' from agent.attachment_version v
-                              where v.attachment_id = r.attachment_id and v.version = r.attachment_version)) as attachment,
+                              where v.attachment_id = r.attachment_id and v.version = r.attachment_version),
+                    case when r.attachment_id is not null then agent_internal.definition_of_run(r.id) ->> 'name' end) as attachment,
            r.reason, r.state, r.change ->> 'op' as op,
            (r.change ->> 'schema') || '.' || (r.change ->> 'table') as relation, r.key,
            r.attempt, (select count(*) from agent.step s where s.run_id = r.id) as steps,

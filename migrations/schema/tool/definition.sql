@@ -575,6 +575,9 @@ begin
         raise exception 'tool "%": llm.max_tokens must be from 1 to 100,000', new.name using errcode = 'WA011';
     elsif new.target <> '' and not exists (select from agent.model m where m.name = new.target) then
         raise exception 'tool "%": model "%" does not exist', new.name, new.target using errcode = 'WA011';
+    elsif exists (select from agent.model m where m.name = new.target and agent_internal.only_embeds(m)) then
+        raise exception 'tool "%": model "%" makes embeddings, and answers nothing', new.name, new.target
+            using errcode = 'WA011', hint = 'Use a model without dimensions: walagent agents models lists them.';
     end if;
     return new;
 end;

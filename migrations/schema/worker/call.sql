@@ -67,7 +67,13 @@ as $$
               where _tool #> '{input_schema,additionalProperties}' = 'false' and not coalesce(_tool #> '{input_schema,properties}' ? k, false)
               order by k limit 1),
             (select format('%s requires the argument "%s"', _tool ->> 'name', k)
-               from jsonb_array_elements_text(_tool #> '{input_schema,required}') k where not _arguments ? k order by k limit 1))
+               from jsonb_array_elements_text(_tool #> '{input_schema,required}') k where not _arguments ? k order by k limit 1),
+            -- NULL of an argument that may be left out is its default.
+            (select format('%s: argument "%s" is not one of %s', _tool ->> 'name', k, (select string_agg(e, ', ') from jsonb_array_elements_text(p -> 'enum') e))
+               from jsonb_each(_arguments) as x (k, v) cross join lateral (select _tool #> array['input_schema', 'properties', k]) y (p)
+              where jsonb_typeof(p -> 'enum') = 'array' and not p -> 'enum' @> jsonb_build_array(v)
+                and (v <> 'null' or coalesce(_tool #> '{input_schema,required}' ? k, false))
+              order by k limit 1))
     end
 $$;
 

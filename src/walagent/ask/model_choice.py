@@ -56,10 +56,11 @@ def choose_model(
                 hint=(f"Did you mean {near}? " if near else "")
                 + f"Run walagent agents models to list all {len(specs)}.",
             )
-        if not find_provider(specs[name].provider).can_plan:
+        find_provider(specs[name].provider)  # one that is not installed is named
+        if not can_plan(specs[name]):
             raise ConfigError(
                 f'model "{name}" is not a language model: it cannot answer questions',
-                hint="Use a model of another provider: walagent agents models lists them.",
+                hint="Use another model: walagent agents models lists them.",
             )
         return specs[name]
     fit = [spec for spec in specs.values() if can_plan(spec)]

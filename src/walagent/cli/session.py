@@ -172,10 +172,12 @@ async def _unprepared(dsn: str) -> str:
 def _who_grants(right: DeniedRight, login: str) -> str:
     if right.owner is None:
         return f'The owner of {right.name} grants the right on it to role "{login}".'
-    if not right.capabilities:
+    # That of the daemon sees and does all: it is for no person.
+    capabilities = [name for name in right.capabilities if name != "runner"]
+    if not capabilities:
         return f'Use the login of the owner of walagent\'s schema, "{right.owner}".'
     grants = " or ".join(
-        f"select agent.grant_{name}({quote_text(login)});" for name in right.capabilities
+        f"select agent.grant_{name}({quote_text(login)});" for name in capabilities
     )
     return f'As the owner of walagent\'s schema, "{right.owner}": {grants}'
 

@@ -156,6 +156,14 @@ class Target:
         return Relation(self.relation_oid, self.schema, self.table)
 
 
+def keeps_columns(agent: AgentSpec, target: Target) -> bool:
+    """Return whether all that an agent does is to write what follows from the row as it is."""
+    return target.only_unchanged and all(
+        tool.kind == "builtin" and tool.target in {"update_row", "do_nothing"}
+        for tool in agent.tools
+    )
+
+
 def _embedded(raw: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(raw["columns"]) if raw.get("embeds") else ()
 

@@ -124,7 +124,9 @@ def _possible(attachment: Attachment) -> Iterator[Reason]:
         yield Reason("operation", f"the attachment acts only on {wanted}", certain=False)
     if attachment.target.columns is not None and Op.UPDATE in attachment.trigger.ops:
         columns = ", ".join(sorted(attachment.target.columns))
-        yield Reason("columns", f"an update must change one of {columns}", certain=False)
+        or_key = ", or the key" if attachment.target.only_unchanged else ""
+        text = f"an update must change one of {columns}{or_key}"
+        yield Reason("columns", text, certain=False)
     if missing := attachment.trigger.missing_old:
         columns = ", ".join(missing)
         yield Reason(

@@ -150,13 +150,18 @@ def matches(
 def touches(change: Change, attachment: Attachment) -> bool:
     """Return whether an update changes a column that the attachment names in `columns`.
 
-    If the WAL does not have the old value (replica identity other than full), it is assumed.
+    If the WAL does not have the old value (replica identity other than full), it is assumed.  With
+    `only_unchanged`, so is an update of the key: a run of the row as it was finds it no more.
     """
-    if change.op is not Op.UPDATE or attachment.target.columns is None or change.new is None:
+    target, old = attachment.target, change.old or {}
+    if change.op is not Op.UPDATE or target.columns is None or change.new is None:
         return True
-    old = change.old or {}
+    if target.only_unchanged and any(
+        name in old and old[name] != change.new.get(name) for name in target.key_columns
+    ):
+        return True
     return any(
         name not in old or old[name] != value
         for name, value in change.new.items()
-        if name in attachment.target.columns and value is not UNCHANGED
+        if name in target.columns and value is not UNCHANGED
     )

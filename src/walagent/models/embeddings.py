@@ -66,10 +66,8 @@ def _check(vector: Sequence[float], spec: ModelSpec) -> None:
             hint=f"Set dimensions of {spec.name} in agent.model, or its parameter dimensions.",
         )
     if not all(abs(value) <= _LARGEST for value in vector):
-        raise ModelRejectedError(
-            f"{spec.provider} {spec.model_id} sent an embedding with NaN, or a number of more than"
-            " 4 bytes"
-        )
+        what = "NaN" if any(map(math.isnan, vector)) else "a number that is too large"
+        raise ModelRejectedError(f"{spec.provider} {spec.model_id} sent an embedding with {what}")
 
 
 def _written(vector: Sequence[float], schema: Mapping[str, Json], argument: str) -> Json:

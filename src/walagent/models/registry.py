@@ -85,9 +85,11 @@ def providers() -> Iterator[Provider]:
 
 
 def can_plan(spec: ModelSpec) -> bool:
-    """Whether a model can answer questions; one whose provider is not installed cannot."""
+    """Whether a model can answer questions: one of embeddings cannot, nor one whose provider is not
+    installed.
+    """
     try:
-        return find_provider(spec.provider).can_plan
+        return spec.dimensions is None and find_provider(spec.provider).can_plan
     except ConfigError:
         return False
 

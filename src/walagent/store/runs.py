@@ -324,6 +324,25 @@ async def is_approved(conn: Connection, claim: Claim, call: ToolCall) -> bool:
     return bool(row and row[0])
 
 
+async def later_run(conn: Connection, claim: Claim) -> int | None:
+    """Return the run of a later change of the same row that waits for this one; None: none does.
+
+    Not one whose change is not evaluated yet, nor one of a backfill, which may have read the row
+    before.
+    """
+    cursor = await conn.execute(
+        "select r.id from agent.run own join agent.run r"
+        "    on r.queue_id = own.queue_id and r.ordering_key = own.ordering_key"
+        "   and r.id + 0 > own.id and r.attachment_id = own.attachment_id and r.key = own.key"
+        " where own.id = %s and r.state = 'pending' and r.reason = 'change'"
+        "   and not r.change ? 'deferred'"
+        " order by r.id + 0 limit 1",
+        [claim.run_id],
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
 def _held(claim: Claim) -> dict[str, Json]:
     return {"run": claim.run_id, "lease": claim.lease}
 

@@ -164,11 +164,12 @@ def _row_key(target: Target, change: Mapping[str, Any]) -> dict[str, Json] | Non
 
 
 _READ = sql.SQL(", pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'seen') as u ({})")
-# A row that is there, and differs: one that a policy or a trigger left alone is not found.
+# A row that differs or is gone, not one that a policy or a trigger left alone.
 _OTHERWISE = sql.SQL(
-    "union all select 'null' where not exists (select from done) and exists (select from {table}"
-    " as t, pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'key') as k ({key}) {seen}"
-    " where {same} and ({unchanged}) is not true)"
+    "union all select 'null' where not exists (select from done) and not exists (select from"
+    " {table} as t, pg_catalog.jsonb_to_record($1 operator(pg_catalog.->) 'key') as k ({key})"
+    " {seen}"
+    " where {same} and ({unchanged}))"
 ).format(table=_TABLE, key=_KEY, same=_SAME, seen=_READ.format(_SEEN), unchanged=_UNCHANGED)
 _PLAIN = sql.SQL("1"), sql.SQL("pg_catalog.to_jsonb('updated'::pg_catalog.text)")
 _COMPARED = (

@@ -15,7 +15,8 @@ from typing import Final, LiteralString
 
 from walagent.domain.agent_spec import Target
 from walagent.errors import ConfigError
-from walagent.message import Json
+from walagent.message import Json, ModelSpec
+from walagent.models.registry import can_plan
 from walagent.store import evaluations
 from walagent.store.errors import translating
 from walagent.store.evaluations import Attached, NewEvaluation
@@ -181,7 +182,7 @@ class Replay:
                     hint="Choose others with --last, --where, --failed or --dataset.",
                 )
             if self.options.judge is not None:
-                trial.resources.model_of(self.options.judge, of.tenant)
+                _check_judge(trial.resources.model_of(self.options.judge, of.tenant).spec)
             first = await trial.cost_of_first(run_of(chosen.cases[0]))
             found = trial.attachment
         new = NewEvaluation(
@@ -272,6 +273,14 @@ def _cell(cells: Cells | None, name: str) -> str | None:
 
 def _kept(cells: Cells | None, shown: set[str]) -> Json:
     return None if cells is None else {n: text for n, text in cells.items() if n in shown}
+
+
+def _check_judge(spec: ModelSpec) -> None:
+    if not can_plan(spec):
+        raise ConfigError(
+            f'--judge: model "{spec.name}" is not a language model: it cannot judge',
+            hint="Use another model: walagent agents models lists them.",
+        )
 
 
 def run_of(case: Case) -> dict[str, Json]:

@@ -27,12 +27,12 @@ async def desk(conn: AsyncConnection) -> AsyncConnection:
 async def test_a_person_has_one_score_for_a_run(desk: AsyncConnection) -> None:
     """The later one counts; each is in the audit."""
     await run_all(desk, "select agent.score(min(id), -1, 'wrong') from agent.run")
-    await run_all(desk, "select agent.score(min(id), 0.5) from agent.run")
+    await run_all(desk, "select agent.score(min(id), 1) from agent.run")
     assert await rows(desk, "select value, comment, principal = session_user from agent.score") == [
-        (0.5, None, True)
+        (1, None, True)
     ]
     audited = "select detail from agent.audit where action = 'run.scored' order by number"
-    assert await rows(desk, audited) == [({"value": -1},), ({"value": 0.5},)]
+    assert await rows(desk, audited) == [({"value": -1},), ({"value": 1},)]
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,11 @@ async def test_a_person_has_one_score_for_a_run(desk: AsyncConnection) -> None:
     [
         ("agent.score(999, 1)", "run 999 does not exist"),
         ("agent.score((select max(id) from agent.run), 1)", "only a run that has ended"),
-        ("agent.score((select min(id) from agent.run), 2)", "value must be from -1"),
-        ("agent.score((select min(id) from agent.run), null)", "value must be from -1"),
-        ("agent.score((select min(id) from agent.run), 'NaN')", "value must be from -1"),
+        ("agent.score((select min(id) from agent.run), 2)", "value must be -1"),
+        ("agent.score((select min(id) from agent.run), 1e-300)", "value must be -1"),
+        ("agent.score((select min(id) from agent.run), 0.5)", "value must be -1"),
+        ("agent.score((select min(id) from agent.run), null)", "value must be -1"),
+        ("agent.score((select min(id) from agent.run), 'NaN')", "value must be -1"),
     ],
 )
 async def test_what_is_no_score_is_refused(desk: AsyncConnection, call: str, error: str) -> None:

@@ -188,7 +188,8 @@ def test_a_dataset_whose_table_changed_its_shape_is_refused(
 def test_datasets_and_evaluations_are_deleted_by_name(user: User) -> None:
     """An evaluation outlives its dataset."""
     sorted_as(user, "refund", "billing")
-    user.types("evaluations", "datasets", "create", "golden", "desk").worked()
+    created = user.types("evaluations", "datasets", "create", "golden", "desk").worked()
+    assert 'created dataset "golden" with 1 case\n' in created.out + created.err
     found = replayed(user, "--dataset", "golden")
     user.types("evaluations", "datasets", "drop", "golden").worked()
     shown = user.types("evaluations", "show", str(found["id"]), "--json").worked().json

@@ -75,3 +75,18 @@ def test_a_missing_grant_says_who_lacks_it_and_what_grants_it(stranger: User) ->
         assert "permission denied for schema agent" in refused.err
         assert f'The login "{login}" lacks this right.' in refused.err
         assert f"select agent.grant_viewer('{login}')" in refused.err
+
+
+def test_a_missing_grant_is_never_that_of_the_daemon(stranger: User, dsn: str) -> None:
+    """The capability runner sees and does all: no person gets it to fork a run."""
+    login = conninfo_to_dict(stranger.dsn or "")["user"]
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(f"select agent.grant_viewer('{login}')".encode())
+        try:
+            for command in ("fork 1 --from 0", "runs score 1 right"):
+                refused = stranger.types(*command.split())
+                assert refused.code == 3, refused.err
+                assert f"select agent.grant_approver('{login}');" in refused.err
+                assert "runner" not in refused.err
+        finally:
+            conn.execute(f"drop owned by {login}".encode())

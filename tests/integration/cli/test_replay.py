@@ -87,6 +87,15 @@ def test_what_differs_is_shown_side_by_side(user: User) -> None:
     user.types("replay", "desk", "--model", "other", "--fail-under", "0.66").worked()
 
 
+def test_a_model_that_is_named_is_asked_without_a_cascade(user: User) -> None:
+    """A model before it would answer in its place; it can be that of the cascade itself."""
+    sorted_as(user, "broken", "bug")
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute("update agent.agent set cascade = '{other}'")
+    done = replayed(user, "--model", "other")
+    assert (done["model"], done["differing"]) == ("other", 1)
+
+
 def test_a_cascade_is_replayed_without_a_control(user: User) -> None:
     """Its first model decides what it is sure of; what nothing came of is in no outcome."""
     for issue, category in (("refund", "billing"), ("broken", "bug"), ("refund 2", "billing")):
@@ -432,6 +441,7 @@ def test_a_judge_gives_a_verdict_or_an_error_and_no_label(user: User) -> None:
         (["desk"], 2, "no case"),
         (["desk", "--model", "nothing"], 2, "nothing"),
         (["desk", "--judge", "nothing"], 2, "nothing"),
+        (["desk", "--judge", "vectors"], 2, "is not a language model"),
         (["desk", "--dataset", "nothing"], 2, 'dataset "nothing" does not exist'),
         (["desk", "--dataset", "x", "--failed"], 2, "--failed"),
         (["desk", "--limit", "3"], 2, "--dataset"),
@@ -448,6 +458,12 @@ def test_what_cannot_be_replayed_is_named(
     """Before a model is called, and nothing is stored."""
     if arguments[1:2] in (["--judge"], ["--where"]):
         sorted_as(user, "refund", "billing")
+    user.writes(json.dumps({"replies": []}), "vectors.json")
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(
+            "insert into agent.model (name, provider, model_id, dimensions)"
+            " values ('vectors', 'scripted', 'vectors.json', 8)"
+        )
     refused = user.types("replay", *arguments)
     assert (refused.code, refused.out) == (code, ""), refused.err
     assert words in refused.err

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import psycopg
 import pytest
 from psycopg import AsyncConnection
 
@@ -55,6 +56,17 @@ class Desk:
     provider: FakeProvider
     conn: AsyncConnection
 
+    def meanwhile(self, statement: str) -> None:
+        """Execute a statement while the next embedding is made, as an application does."""
+        left = [statement]
+
+        def spoil(answer: Body) -> Body:
+            if left:
+                change(self.conn, left.pop())
+            return answer
+
+        self.provider.embeddings.spoil = spoil
+
     async def in_step(self) -> None:
         """Wait until each row of docs has the embedding of its text."""
         await self.daemon.caught_up()
@@ -64,6 +76,12 @@ class Desk:
             " and not exists (select from agent.backfill where finished_at is null)"
         )
         assert await stale(self.conn) == []
+
+
+def change(conn: AsyncConnection, statement: str) -> None:
+    """Execute a statement in a session beside that of *conn*."""
+    with psycopg.connect(conn.info.dsn, autocommit=True) as beside:
+        beside.execute(statement.encode())
 
 
 async def stale(conn: AsyncConnection) -> list[Json]:
@@ -156,11 +174,10 @@ async def test_an_embedding_of_former_values_is_not_written(
 ) -> None:
     """The run of the first change leaves the row; that of the second writes."""
     async with desk(conn, dsn) as d:
-        await run_all(conn, EMBED % ", paused => true, backfill => false")
+        await run_all(conn, EMBED % ", backfill => false")
+        d.meanwhile("update docs set title = 'b'")
         await run_all(conn, "update docs set title = 'a'")
-        await run_all(conn, "update docs set title = 'b'")
-        await d.daemon.caught_up()
-        await run_all(conn, "select agent.resume('docs_embedding')")
+        await d.daemon.ended(2, attachment="docs_embedding")
         await d.in_step()
     found = "select content ->> 'content' from agent.step where kind = 'result' order by run_id"
     assert await column(conn, found) == ["not updated: the row has changed since", "updated"]
@@ -178,11 +195,9 @@ async def test_long_values_that_an_update_leaves_are_embedded(
         await run_all(conn, "update docs set title = 'b' where id = 2")
         await d.in_step()
         assert d.provider.embeddings.texts[-1] == "b\n" + "long " * 2000
-        await run_all(conn, "select agent.pause('docs_embedding')")
+        d.meanwhile("update docs set body = 'short' where id = 2")
         await run_all(conn, "update docs set title = 'c' where id = 2")
-        await run_all(conn, "update docs set body = 'short' where id = 2")
-        await d.daemon.caught_up()
-        await run_all(conn, "select agent.resume('docs_embedding')")
+        await d.daemon.ended(5, attachment="docs_embedding")
         await d.in_step()
     found = "select count(*) from agent.step where content ->> 'content' like 'not updated%%'"
     assert await value(conn, found) == 1

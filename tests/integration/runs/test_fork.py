@@ -228,6 +228,7 @@ async def test_a_run_that_was_taken_back_is_not_gone_on_from_what_it_did(
         assert (state, result) == ("succeeded", "done")
 
 
+UPDATE = """, reply => '{"calls": [{"name": "update_row", "arguments": {"category": "x"}}]}'"""
 FLY = """, reply => '{"calls": [{"name": "fly", "arguments": {}}]}'"""
 
 
@@ -241,6 +242,10 @@ FLY = """, reply => '{"calls": [{"name": "fly", "arguments": {}}]}'"""
         ("", 1, ", arguments => '{}'", "22023", 'requires the argument "ticket_id"'),
         ("", 1, ", arguments => '{\"ticket_id\": 7, \"to\": 1}'", "22023", 'no argument "to"'),
         ("", 2, FLY, "22023", 'no tool "fly"'),
+        ("", 2, UPDATE, "22023", '"category" is not one of bug, billing'),
+        ("", 3, ", arguments => '{\"category\": \"x\"}'", "22023", "is not one of bug, billing"),
+        ("", 2, ", prompt => ''", "22023", "prompt must not be empty"),
+        ("", 2, ", reply => to_jsonb(repeat('x', 3000000))", "22023", "reply has 3000002 bytes"),
         ("", 2, ", reply => '{}'", "22023", "must be a text"),
         ("", 2, FLY.replace("arguments", "with"), "22023", "must be a text"),
         ("select agent.detach('support_tickets')", 2, "", "WA003", "was detached"),

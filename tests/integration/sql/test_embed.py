@@ -105,9 +105,9 @@ async def test_old_values_must_be_in_the_wal(docs: AsyncConnection) -> None:
         ("on=[insert, delete]", "WA013", "when it is inserted or updated"),
         ("only_unchanged=false", "WA013", "requires only_unchanged"),
         ("tools=[do_nothing]", "WA011", "an embedding calls none"),
-        ("fallback=large", "WA014", "cannot be compared"),
+        ("fallback=chat", "WA014", "cannot be compared"),
         ("rows_per_request=4", "WA014", "has rows_per_request"),
-        ("cascade=[large]", "WA014", "has cascade"),
+        ("cascade=[chat]", "WA014", "has cascade"),
     ],
 )
 async def test_what_has_no_meaning_for_embeddings_is_refused(
@@ -137,6 +137,7 @@ async def test_what_has_no_meaning_for_embeddings_is_refused(
         ("alter table docs alter near type vector(4)", "now has 4 dimensions, and embeddings have"),
         ("alter table docs alter near type text", "no longer holds embeddings"),
         ("alter table docs replica identity default", 'does not include column "title", which is'),
+        ("alter table docs alter near set not null", "is NOT NULL, and a row without a text has"),
     ],
 )
 async def test_a_changed_table_pauses_it_by_name(

@@ -82,6 +82,22 @@ def test_an_update_counts_when_it_may_have_touched_a_watched_column(
     assert touches(change(Op.UPDATE, new, old), on) is may
 
 
+@pytest.mark.parametrize(
+    ("old", "may"),
+    [({"id": 2, "status": "open"}, True), ({"id": 1, "status": "open"}, False), ({"id": 2}, True)],
+)
+def test_the_key_counts_where_only_what_is_unchanged_is_written(
+    old: Row,
+    may: bool,  # noqa: FBT001
+) -> None:
+    """A run of the former key does not find the row; others name the key in `columns`."""
+    on = attachment(columns=frozenset({"status"}))
+    kept = attachment(columns=frozenset({"status"}), only_unchanged=True)
+    it = change(Op.UPDATE, ROW, old)
+    assert touches(it, kept) is may
+    assert touches(it, on) is ("status" not in old)
+
+
 @pytest.mark.parametrize("op", [Op.INSERT, Op.DELETE, Op.TRUNCATE])
 def test_only_updates_are_asked_what_they_touched(op: Op) -> None:
     """A new row is new in all of its columns."""

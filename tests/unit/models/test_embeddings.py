@@ -1,6 +1,7 @@
 """Requests for embeddings, and what models of each provider make of them."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -11,6 +12,7 @@ from walagent.models import build_model
 from walagent.models.embedded.nearest_label_model import EmbeddedModel
 from walagent.models.embeddings import reply_with
 from walagent.models.limits import ModelLimits
+from walagent.models.openai.embeddings import OpenAIEmbeddings
 from walagent.models.provider import Embedding
 from walagent.testing import FakeProvider
 from walagent.testing.fake_embeddings import vector_of
@@ -54,6 +56,20 @@ def test_a_vector_that_is_none_of_the_model_is_refused(vector: tuple[float, ...]
     """It would be one of another model, or cannot be compared."""
     with pytest.raises(ModelRejectedError, match="sent an embedding"):
         reply_with(request("x"), SPEC, vector, Usage(), "m")
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [("1e400", "too large"), ("9" * 400, "too large"), ("NaN", "with NaN")]
+)
+async def test_a_number_that_no_vector_has_is_said_to_be_what_it_is(number: str, said: str) -> None:
+    """JSON has no infinity, but numbers that are as large."""
+
+    async def post(_path: str, _body: Json, _request: Request) -> Json:
+        data = f'{{"data": [{{"index": 0, "embedding": [{number}, 0]}}]}}'
+        return json.loads(data)
+
+    with pytest.raises(ModelRejectedError, match=said):
+        await OpenAIEmbeddings(SPEC, post).complete(request("x"))
 
 
 class Recorder:

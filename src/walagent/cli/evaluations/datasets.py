@@ -112,7 +112,8 @@ def create_(  # noqa: PLR0913 - its options
             return await collect(places.dsn, config, wanted)
 
     count = asyncio.run(created())
-    done(f'created dataset "{name}" with {count} cases', created=name, cases=count)
+    cases = "1 case" if count == 1 else f"{count} cases"
+    done(f'created dataset "{name}" with {cases}', created=name, cases=count)
 
 
 @click.command("list")

@@ -54,7 +54,7 @@ _LAST: Final = 50  # runs
 @click.option("--scored", is_flag=True, help="Only runs that people have scored.")
 @click.option("--dataset", metavar="NAME", help="The changes of a dataset, instead of runs.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="With --dataset: only N cases.")
-@click.option("--model", metavar="NAME", help="The candidate has this model.")
+@click.option("--model", metavar="NAME", help="The candidate has this model, and no cascade.")
 @click.option(
     "--prompt",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -148,7 +148,10 @@ def replay_(  # noqa: PLR0913 - its options
     text = None if prompt is None else _text(prompt)
     given = {"model": model, "system_prompt": text, "tier": tier}
     draft: dict[str, Json] = {name: value for name, value in given.items() if value is not None}
-    wanted = _candidate(session.config, attachment, draft, of_file=agents_file is not None)
+    # A model of a cascade would answer before the one that is to be compared.
+    alone: dict[str, Json] = {} if model is None else {"cascade": []}
+    changed = {**draft, **alone}
+    wanted = _candidate(session.config, attachment, changed, of_file=agents_file is not None)
     differs = draft if agents_file is None else {**draft, "file": str(agents_file)}
     choice = Choice(last or _LAST, condition, failed, dataset, limit, corrected, scored)
     options = ReplayOptions(choice, judge, jobs)

@@ -48,8 +48,7 @@ def _columns(by: Iterable[str]) -> list[Column]:
     multiple=True,
     type=click.Choice(_BY),
     default=("agent", "model"),
-    show_default="agent, model",
-    help="How calls are grouped; repeatable.  Days are in UTC.",
+    help="How calls are grouped; repeatable.  Days are in UTC.  [default: agent, model]",
 )
 @since_option("calls")
 @json_option()

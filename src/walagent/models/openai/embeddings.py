@@ -1,7 +1,7 @@
 """Embeddings of OpenAI, and of every server that speaks its protocol: ``POST /embeddings``."""
 
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from math import inf
 
 import orjson
 
@@ -83,7 +83,7 @@ class OpenAIEmbeddings:
             is_vector = bool(numbers) and all(type(each) in {int, float} for each in numbers)
             if not isinstance(index, int) or index in found or not is_vector:
                 raise no_answer(self._spec, "an embedding has no index or no numbers", used)
-            found[index] = tuple(map(_as_float, numbers))
+            found[index] = tuple(map(_float, numbers))
         if found.keys() != set(range(len(texts))):
             words = f"it has {len(found)} embeddings of {len(texts)} texts"
             raise no_answer(self._spec, words, used)
@@ -92,12 +92,12 @@ class OpenAIEmbeddings:
             yield Embedding(found[index], tokens, cached=False)  # planted: embedding-by-order
 
 
-def _as_float(number: float) -> float:
-    """Return a number of JSON; an integer that is larger than any is infinite."""
+def _float(number: float) -> float:
+    """Read a number; one that is too large is infinite, as 1e400 is to a parser."""
     try:
         return float(number)
-    except OverflowError:
-        return inf
+    except OverflowError:  # an integer of hundreds of digits
+        return math.inf
 
 
 def _shares(total: int, weights: Sequence[int]) -> Iterator[int]:

@@ -19,7 +19,7 @@ _STEPS: Final = """
 select run_id, seq, kind, content from agent.step where run_id = any (%s) order by run_id, seq
 """
 _VERSIONS: Final = """
-select r.id, r.attachment_version as version, v.definition
+select r.id, r.attachment_version as version, coalesce(v.definition, '{}') as definition
   from agent.run r
        left join agent.attachment_version v
          on v.attachment_id = r.attachment_id and v.version = r.attachment_version

@@ -46,7 +46,7 @@ async def list_unscored(
 
 
 async def score(conn: Connection, run: int, value: float, comment: str | None) -> None:
-    """Say of an ended run how good it was, from -1 (wrong) to 1 (right)."""
+    """Say of an ended run whether it was right: 1 (right), 0 (unsure) or -1 (wrong)."""
     await conn.execute(
         "select agent.score(run_id => %s, value => %s::numeric, comment => %s)",
         [run, value, comment],
