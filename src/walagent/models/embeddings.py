@@ -4,6 +4,7 @@ In: a `Request` whose `embeds` names an argument.  Out: a `Reply` with one call,
 embeddings is recorded, budgeted and carried out as any other.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from walagent.errors import ModelRejectedError
