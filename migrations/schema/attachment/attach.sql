@@ -63,9 +63,17 @@ begin
         'agent', coalesce(_given ->> 'agent', _name), 'relation', _target::oid::bigint), _schemas);
     return (select a.id from agent.attachment a where a.tenant = agent.current_tenant() and a.name = _name);
 exception when others then
+    -- Raised again from here, not by agent_internal.raise_again(): psql prints one line of context for most mistakes of people.
     get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                             _detail = pg_exception_detail, _hint = pg_exception_hint;
-    _state := agent_internal.raise_again(_state, _message, _detail, _hint);
+    if _detail <> '' and _hint <> '' then
+        raise exception using errcode = _state, message = _message, detail = _detail, hint = _hint;
+    elsif _detail <> '' then
+        raise exception using errcode = _state, message = _message, detail = _detail;
+    elsif _hint <> '' then
+        raise exception using errcode = _state, message = _message, hint = _hint;
+    end if;
+    raise exception using errcode = _state, message = _message;
 end;
 $$;
 
