@@ -9,7 +9,8 @@ from typing import Final
 Row = Sequence[object]
 
 _WITHIN: Final = 0.005  # numbers are often rounded to cents
-_MOST: Final = 5_000  # ways to choose columns that are tried
+_MOST: Final = 1_000  # ways to choose columns that are tried
+_FEW: Final = 200  # rows of which each is compared with each
 
 
 def same_rows(
@@ -21,7 +22,8 @@ def same_rows(
 ) -> bool:
     """Whether some columns of *found* are the expected rows.
 
-    Columns may have any order, and there may be more of them; rows may not.
+    Columns may have any order, and there may be more of them; rows may not.  Of more than 200 rows
+    in any order, those are compared that are at the same place when both are sorted.
 
     Args:
         ordered: whether the order of the rows counts.
@@ -34,11 +36,12 @@ def same_rows(
     want, have, off = _columns(expected), _columns(found), Decimal(str(within))
     places = [[n for n, other in enumerate(have) if _same_values(c, other, off)] for c in want]
     same = _same_in_order if ordered else _same_in_any_order
+    wanted = list(zip(*want, strict=True))
     for tries, chosen in enumerate(product(*places)):
         if tries == _MOST:
             break
         if len({*chosen}) == len(chosen) and same(
-            list(zip(*want, strict=True)),
+            wanted,
             list(zip(*(have[n] for n in chosen), strict=True)),
             off,
         ):
@@ -61,6 +64,9 @@ def _same_in_order(want: Sequence[Row], have: Sequence[Row], within: Decimal) ->
 
 
 def _same_in_any_order(want: Sequence[Row], have: Sequence[Row], within: Decimal) -> bool:
+    by_values = _same_in_order(sorted(want, key=_place), sorted(have, key=_place), within)
+    if by_values or len(want) > _FEW:
+        return by_values
     left = list(have)
     for row in want:
         at = next((n for n, other in enumerate(left) if _same(row, other, within)), None)
@@ -80,6 +86,10 @@ def _same_cell(want: object, have: object, within: Decimal) -> bool:
     if isinstance(want, str) and isinstance(have, str) and want[:4].isdigit() and "-" in want:
         return have.startswith(want) or want.startswith(have)
     return want == have
+
+
+def _place(row: Row) -> list[tuple[int, Decimal, str]]:
+    return [_order(cell) for cell in row]
 
 
 def _order(cell: object) -> tuple[int, Decimal, str]:

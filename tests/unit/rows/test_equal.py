@@ -1,7 +1,10 @@
 """Two results are the same by their values, whatever their columns are called."""
 
+from typing import Any
+
 import pytest
 
+from walagent.rows import equal
 from walagent.rows.equal import same_rows
 
 COUNTRIES = [(f"C{n}", n) for n in range(9)]
@@ -55,3 +58,20 @@ def test_many_columns_that_look_alike_end_soon() -> None:
     alike = [(0,) * 40, (8,) * 40]
     assert not same_rows([(0,) * 8, (9,) * 8], alike)
     assert not same_rows(wide, alike)
+
+
+def test_of_many_rows_not_each_is_compared_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns that have the same values in other rows would be a million pairs for each choice."""
+    compared, same = [0], equal._same  # noqa: SLF001 - what is counted
+
+    def counted(*given: Any) -> bool:  # noqa: ANN401 - two rows and a tolerance
+        compared[0] += 1
+        return same(*given)
+
+    monkeypatch.setattr(equal, "_same", counted)
+    count = 1_000
+    expected = [(n, n) for n in range(count)]
+    found = [tuple((n * k) % count for k in (1, 3, 7, 9, 11, 13, 17, 19)) for n in range(count)]
+    assert not same_rows(expected, found)
+    assert same_rows(expected, [(n, n) for n in reversed(range(count))])
+    assert compared[0] < 100 * count
