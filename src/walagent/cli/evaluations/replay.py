@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -122,14 +123,13 @@ def replay_(  # noqa: PLR0913 - its options
     """
     selects = (("--failed", failed), ("--corrected", corrected), ("--scored", scored))
     if questions:
-        others = (
-            ("ATTACHMENT", attachment), ("--where", condition), *selects, ("--dataset", dataset),
-            ("--limit", limit), ("--prompt", prompt), ("--agents-file", agents_file),
-            ("--tier", tier), ("--judge", judge), ("--jobs", jobs > 1),
+        _refuse_beside_questions(
+            {
+                "ATTACHMENT": attachment, "--where": condition, **dict(selects),
+                "--dataset": dataset, "--limit": limit, "--prompt": prompt,
+                "--agents-file": agents_file, "--tier": tier, "--judge": judge, "--jobs": jobs > 1,
+            }
         )  # fmt: skip
-        for option, is_given in others:
-            if is_given:
-                raise ConfigError(f"--questions cannot be combined with {option}")
         log.configure("text", "error")
         asked = ask_again(open_session(where), model, last or _LAST, as_json=as_json)
         _finish(asyncio.run(asked), fail_under, as_json=as_json)
@@ -159,6 +159,12 @@ def replay_(  # noqa: PLR0913 - its options
     found = _replayed(session, attachment, wanted, differs, options, as_json=as_json)
     document = asyncio.run(found)
     _finish(document, fail_under, as_json=as_json)
+
+
+def _refuse_beside_questions(given: Mapping[str, object]) -> None:
+    for option, value in given.items():
+        if value:
+            raise ConfigError(f"--questions cannot be combined with {option}")
 
 
 def _finish(document: dict[str, Any], fail_under: float | None, *, as_json: bool) -> None:
